@@ -1,0 +1,2 @@
+// Package snapshot reads and writes the load messages of SGLang engines.
+package snapshot
