@@ -1,0 +1,80 @@
+package load
+
+import "github.com/plimsoll-go/plimsoll/snapshot"
+
+// FromReading returns the report that a decoded SGLang message carries,
+// whichever of the two it is.
+func FromReading(r *snapshot.Reading) Report {
+	if r.Kind == snapshot.KindLoadStat {
+		return FromStat(&r.Stat)
+	}
+	return FromSnapshot(&r.Snapshot)
+}
+
+// FromSnapshot returns the report that a LoadSnapshot carries.
+//
+// Its writer omits what is zero, so an absent count is 0. Where an absent key
+// can also mean that the engine does not know, it is unknown here: a KV capacity,
+// which no running engine has at 0, and the tokens of a queue that is not empty,
+// which builds without that field do not send. A capacity that is there and 0
+// says that the engine is still booting.
+func FromSnapshot(s *snapshot.LoadSnapshot) Report {
+	r := Report{
+		Running:       s.NumRunningReqs,
+		Waiting:       s.NumWaitingReqs,
+		WaitingTokens: Known(s.NumWaitingUncachedTokens),
+		KVUsed:        unless(s.Nil.Has(snapshot.FieldNumUsedTokens), s.NumUsedTokens),
+		KVCapacity:    unless(!s.Present.Has(snapshot.FieldMaxTotalNumTokens), s.MaxTotalNumTokens),
+		KVUsage:       unless(!s.Present.Has(snapshot.FieldTokenUsage), s.TokenUsage),
+		MaxRunning:    unless(s.MaxRunningRequests == 0, s.MaxRunningRequests),
+		PrefillTokens: unless(!s.Present.Has(snapshot.FieldTotalPrefillUncachedTokens), s.TotalPrefillUncachedTokens),
+		PrefillBusyUS: unless(!s.Present.Has(snapshot.FieldTotalPrefillBusyUS), s.TotalPrefillBusyUS),
+		EngineTime:    unless(!s.Present.Has(snapshot.FieldTimestamp), s.Timestamp),
+	}
+	if r.Waiting > 0 && !s.Present.Has(snapshot.FieldNumWaitingUncachedTokens) && s.Disaggregation.Mode != "decode" {
+		r.WaitingTokens = Maybe[int64]{}
+	}
+	if s.Refused != 0 {
+		r.Flaws |= FlawField
+	}
+	if !s.Present.Has(snapshot.FieldTokenUsage) {
+		r.usageFromTokens()
+	}
+	return r
+}
+
+// FromStat returns the report that a LoadStat carries. Its four counts are
+// always there, so a capacity of 0 is the engine's word that it is not up yet.
+func FromStat(s *snapshot.LoadStat) Report {
+	r := Report{
+		Running:       s.NumRunningReqs,
+		Waiting:       s.NumWaitingReqs,
+		WaitingTokens: unless(!s.Present.Has(snapshot.FieldNumWaitingUncachedTokens), s.NumWaitingUncachedTokens),
+		KVUsed:        Known(s.NumTokens),
+		KVCapacity:    Known(s.MaxTotalNumTokens),
+		MaxRunning:    unless(s.MaxRunningRequests == 0, s.MaxRunningRequests),
+		PrefillTokens: unless(!s.Present.Has(snapshot.FieldTotalPrefillUncachedTokens), s.TotalPrefillUncachedTokens),
+		PrefillBusyUS: unless(!s.Present.Has(snapshot.FieldTotalPrefillBusyUS), s.TotalPrefillBusyUS),
+	}
+	if s.Refused != 0 {
+		r.Flaws |= FlawField
+	}
+	r.usageFromTokens()
+	return r
+}
+
+// usageFromTokens derives the KV usage where the wire has none. More in use than
+// there is stays for Report.check to refuse.
+func (r *Report) usageFromTokens() {
+	used, ok := r.KVUsed.Get()
+	if capacity, known := r.KVCapacity.Get(); ok && known && used >= 0 && used <= capacity && capacity > 0 {
+		r.KVUsage = Known(float64(used) / float64(capacity))
+	}
+}
+
+func unless[T int64 | float64](unknown bool, v T) Maybe[T] {
+	if unknown {
+		return Maybe[T]{}
+	}
+	return Known(v)
+}

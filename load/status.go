@@ -1,0 +1,190 @@
+package load
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// WorkerStatus is all that a person may want to know of one worker.
+type WorkerStatus struct {
+	ID         string `json:"id"`
+	Healthy    bool   `json:"healthy"`
+	Overloaded bool   `json:"overloaded"` // refused a request and has not reported since
+	Trusted    bool   `json:"trusted"`
+	Why        Why    `json:"why"`    // why it is not trusted
+	Reason     string `json:"reason"` // the same in words, with the ranks it is about; empty if trusted
+
+	Advertised int           `json:"advertised_ranks"` // 0 if it advertises no load feed
+	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks; unknown unless trusted
+	Age        time.Duration `json:"age_ns"`           // of the oldest rank's newest report; 0 if there is none
+
+	InFlight      int64  `json:"in_flight"`      // own requests, picked and not done
+	Unstarted     int64  `json:"unstarted"`      // of those, without a first token
+	PendingTokens int64  `json:"pending_tokens"` // prompt tokens of those, where known
+	Picked        uint64 `json:"picked"`         // own requests since the worker was added
+	Leaked        uint64 `json:"leaked"`         // of those, dropped by the host without Done
+
+	Ranks []RankStatus `json:"ranks"`
+}
+
+// RankStatus is what is known of one rank.
+type RankStatus struct {
+	Rank     int               `json:"rank"`
+	Reported bool              `json:"reported"` // at least once
+	Fresh    bool              `json:"fresh"`
+	Age      time.Duration     `json:"age_ns"` // of the newest report; without any, the time since the feed began
+	Report   Report            `json:"report"`
+	InFlight int64             `json:"in_flight"` // own requests pinned to this rank
+	Reports  uint64            `json:"reports"`   // taken
+	Flawed   uint64            `json:"flawed"`    // of those, with something made unknown
+	Dropped  map[string]uint64 `json:"dropped"`   // messages not taken, by reason
+	LastDrop string            `json:"last_drop"` // the newest drop's error
+}
+
+// rankStats counts what came in for one rank of one feed. Guarded by Table.mu.
+type rankStats struct {
+	reports  uint64
+	flawed   uint64
+	dropped  map[string]uint64
+	lastDrop error
+}
+
+func (s *rankStats) report(r *Report) {
+	s.reports++
+	if r.Flaws != 0 {
+		s.flawed++
+	}
+}
+
+func (s *rankStats) drop(reason string, err error) {
+	if s.dropped == nil {
+		s.dropped = make(map[string]uint64)
+	}
+	s.dropped[reason]++
+	s.lastDrop = err
+}
+
+// Status returns the status of every worker, eligible or not, ordered by id. It
+// is for people and costs accordingly.
+func (t *Table) Status() []WorkerStatus {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]WorkerStatus, 0, len(t.workers))
+	for _, w := range t.workers {
+		out = append(out, w.statusLocked(now))
+	}
+	slices.SortFunc(out, func(a, b WorkerStatus) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Status returns the status of the worker. Of one that was removed it is what
+// was last known.
+func (w *Worker) Status() WorkerStatus {
+	now := w.table.now()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	return w.statusLocked(now)
+}
+
+func (w *Worker) statusLocked(now int64) WorkerStatus {
+	s := w.state.at(now)
+	own := w.books.read()
+	st := WorkerStatus{
+		ID:            w.id,
+		Healthy:       w.healthy,
+		Overloaded:    w.overloadedUntil > now,
+		Trusted:       s.trusted,
+		Why:           s.why,
+		InFlight:      own.InFlight,
+		Unstarted:     own.Unstarted,
+		PendingTokens: own.PendingTokens,
+		Picked:        own.picked,
+		Leaked:        w.books.leaked.Load(),
+		Ranks:         make([]RankStatus, len(s.ranks)),
+	}
+	if s.advertised {
+		st.Advertised = len(s.ranks)
+	}
+	if s.trusted {
+		st.Depth = Known(s.depth)
+	}
+	if s.oldest != noReport {
+		st.Age = time.Duration(now - s.oldest)
+	}
+	for i, r := range s.ranks {
+		st.Ranks[i] = w.rankStatusLocked(i, r, now)
+	}
+	st.Reason = w.reasonLocked(s, st.Ranks)
+	return st
+}
+
+func (w *Worker) rankStatusLocked(rank int, r *rankState, now int64) RankStatus {
+	stats := &w.stats[rank]
+	inFlight, _ := (*w.rankBooks.Load())[rank].inFlight()
+	rs := RankStatus{
+		Rank:     rank,
+		InFlight: inFlight,
+		Reports:  stats.reports,
+		Flawed:   stats.flawed,
+		Dropped:  maps.Clone(stats.dropped),
+	}
+	if stats.lastDrop != nil {
+		rs.LastDrop = stats.lastDrop.Error()
+	}
+	if r == nil {
+		if w.feed != nil {
+			rs.Age = time.Duration(now - w.feed.since)
+		}
+		return rs
+	}
+	rs.Reported = true
+	rs.Report = r.report
+	rs.Age = time.Duration(now - r.received)
+	rs.Fresh = int64(rs.Age) <= w.table.window
+	return rs
+}
+
+// reasonLocked says in words why the worker is not trusted. More than one thing
+// can be wrong at once, and each is named with its ranks.
+func (w *Worker) reasonLocked(s *state, ranks []RankStatus) string {
+	switch s.why {
+	case Trusted:
+		return ""
+	case NoFeed, NoAnswer, NotPublishing:
+		if w.reason != "" {
+			return w.reason
+		}
+		return "nothing has been heard of its load yet"
+	}
+	var never, stale, booting []string
+	for _, r := range ranks {
+		name := fmt.Sprint(r.Rank)
+		switch capacity, ok := r.Report.KVCapacity.Get(); {
+		case !r.Reported && s.advertised:
+			if r.LastDrop != "" {
+				name += " (last message dropped: " + r.LastDrop + ")"
+			}
+			never = append(never, name)
+		case !r.Reported:
+		case !r.Fresh:
+			stale = append(stale, fmt.Sprintf("%s (%v old)", name, r.Age.Round(time.Millisecond)))
+		case ok && capacity == 0:
+			booting = append(booting, name)
+		}
+	}
+	var parts []string
+	for _, p := range [...]struct {
+		what  string
+		ranks []string
+	}{{"never reported", never}, {"stale", stale}, {"booting (KV capacity 0)", booting}} {
+		if len(p.ranks) > 0 {
+			parts = append(parts, fmt.Sprintf("%s: rank %s of %d", p.what, strings.Join(p.ranks, ", "), len(ranks)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,175 @@
+package load
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultWindow is how long a report is trusted where the configuration does
+// not say. Engines report at least once a second, so it forgives a few lost
+// reports and a garbage collection, and not much more.
+const DefaultWindow = 5 * time.Second
+
+// Config configures a Table. The zero Config is ready to use.
+type Config struct {
+	// Window is how long a report counts as fresh, its last nanosecond included.
+	// 0 means DefaultWindow.
+	Window time.Duration
+
+	// Clock is read for every report and every view. It must be monotonic. nil
+	// means the monotonic clock of the process, which an adjustment of the wall
+	// clock does not move. A simulation brings its own.
+	Clock func() time.Time
+}
+
+// Table keeps the newest report of every rank of every worker.
+type Table struct {
+	// immutable
+	window int64
+	clock  func() time.Time
+	epoch  time.Time
+
+	// view is what readers see. Stored with mu held; loaded by anybody.
+	view atomic.Pointer[viewState]
+
+	// mu serialises writers. A reader never waits for it. No callback and no
+	// other lock is taken with it held.
+	mu      sync.Mutex
+	workers map[string]*Worker
+	nextAdd uint64
+}
+
+// NewTable returns an empty table.
+func NewTable(c Config) *Table {
+	if c.Window <= 0 {
+		c.Window = DefaultWindow
+	}
+	// A window without end must not overflow a time.
+	t := &Table{window: min(int64(c.Window), math.MaxInt64/4), clock: c.Clock, workers: make(map[string]*Worker)}
+	if t.clock != nil {
+		t.epoch = t.clock()
+	} else {
+		t.epoch = time.Now()
+	}
+	t.view.Store(&viewState{freshUntil: math.MaxInt64})
+	return t
+}
+
+// Window returns how long a report counts as fresh.
+func (t *Table) Window() time.Duration { return time.Duration(t.window) }
+
+// now is the time since the table was made, in nanoseconds, on its clock.
+func (t *Table) now() int64 {
+	if t.clock != nil {
+		return int64(t.clock().Sub(t.epoch))
+	}
+	return int64(time.Since(t.epoch)) // cheaper than time.Now: it reads one clock of the two
+}
+
+// Add makes a new worker with the given id, which starts from nothing. If there
+// is one of that id it is removed first: the new one shares neither reports nor
+// books with it.
+func (t *Table) Add(id string) *Worker {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if old := t.workers[id]; old != nil {
+		old.gone = true
+	}
+	t.nextAdd++
+	w := &Worker{id: id, table: t, order: t.nextAdd, healthy: true}
+	w.state = &state{worker: w, noFeed: NoFeed}
+	w.state.judge(now, t.window)
+	t.workers[id] = w
+	t.rebuildLocked(now)
+	return w
+}
+
+// Remove takes a worker out, with its reports and its books. Whatever still
+// holds the handle can go on using it and changes nothing that anybody reads.
+// Removing a worker that is not there is a no-op.
+func (t *Table) Remove(w *Worker) {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w == nil || w.table != t || w.gone {
+		return
+	}
+	w.gone = true
+	delete(t.workers, w.id)
+	t.rebuildLocked(now)
+}
+
+// Worker returns the current incarnation of the worker with the given id.
+func (t *Table) Worker(id string) (*Worker, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w, ok := t.workers[id]
+	return w, ok
+}
+
+// eligibleLocked lists the workers that a pick may choose, oldest first. An
+// overloaded worker is left out, unless nothing else is left.
+func (t *Table) eligibleLocked(now int64) (list []*Worker, overloadEnds int64) {
+	overloadEnds = math.MaxInt64
+	var overloaded []*Worker
+	for _, w := range t.workers {
+		switch {
+		case !w.healthy:
+		case w.overloadedUntil > now:
+			overloaded = append(overloaded, w)
+			overloadEnds = min(overloadEnds, w.overloadedUntil)
+		default:
+			w.overloadedUntil = 0
+			list = append(list, w)
+		}
+	}
+	if len(list) == 0 {
+		list = overloaded
+	}
+	slices.SortFunc(list, func(a, b *Worker) int { return cmp.Compare(a.order, b.order) })
+	return list, overloadEnds
+}
+
+// rebuildLocked publishes a view made from nothing. It is for what changes the
+// set of workers, and for when a report has gone stale: rare, and linear.
+func (t *Table) rebuildLocked(now int64) *viewState {
+	list, overloadEnds := t.eligibleLocked(now)
+	v := &viewState{known: len(t.workers), freshUntil: overloadEnds - 1}
+	for _, w := range list {
+		w.state = w.state.at(now)
+		w.position.Store(int64(v.n))
+		v.append(w.state)
+	}
+	t.view.Store(v)
+	return v
+}
+
+// setLocked makes s the state of its worker and publishes it. This is the
+// common case, one report of one worker, and costs two small copies whatever the
+// size of the fleet.
+func (t *Table) setLocked(s *state) {
+	w := s.worker
+	w.state = s
+	if v := t.view.Load(); w.inView(v) {
+		t.view.Store(v.with(int(w.position.Load()), s))
+	}
+}
+
+// renew returns a view in which nothing that has gone stale by now counts. It
+// never waits: if a writer is at work, the reader takes a private copy, and the
+// writer's next view or the next reader's renewal serves everybody else.
+func (t *Table) renew(v *viewState, now int64) *viewState {
+	if !t.mu.TryLock() {
+		return v.renewed(now)
+	}
+	defer t.mu.Unlock()
+	if v = t.view.Load(); now <= v.freshUntil {
+		return v
+	}
+	return t.rebuildLocked(now)
+}

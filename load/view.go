@@ -1,0 +1,196 @@
+package load
+
+import (
+	"math"
+	"time"
+)
+
+// View is one moment's picture of all eligible workers: those that are in the
+// table, healthy, and not set aside as overloaded. It is a small value. What the
+// engines reported does not change while it is held; what this gateway has in
+// flight is read from the live books, at the moment that it is asked for.
+type View struct {
+	v   *viewState
+	now int64
+}
+
+// viewState is immutable once published. The workers' states hang from chunks,
+// so that replacing one copies a chunk and the list of chunks instead of a
+// pointer for every worker of the fleet.
+type viewState struct {
+	chunks []*chunk
+	n      int
+	known  int // workers in the table, eligible or not
+
+	// freshUntil is a time up to which every state's trusted flag, and the sums
+	// below, are right. It may be too early, never too late: a newer report only
+	// makes it too early, and then the next reader recomputes it.
+	freshUntil int64
+
+	// Over the trusted workers.
+	trusted  int
+	depthSum int64
+	ownSum   int64
+}
+
+const (
+	chunkBits = 6
+	chunkSize = 1 << chunkBits
+)
+
+type chunk [chunkSize]*state
+
+func (v *viewState) at(i int) *state { return v.chunks[i>>chunkBits][i&(chunkSize-1)] }
+
+// append adds a state while the view is being built.
+func (v *viewState) append(s *state) {
+	if v.n&(chunkSize-1) == 0 {
+		v.chunks = append(v.chunks, new(chunk))
+	}
+	v.chunks[v.n>>chunkBits][v.n&(chunkSize-1)] = s
+	v.n++
+	v.count(s, 1)
+}
+
+// maxSummand keeps a sum over any number of workers from overflowing. No engine
+// has a trillion requests; one that says so is as deep as a worker can be.
+const maxSummand = 1 << 40
+
+func (v *viewState) count(s *state, sign int64) {
+	if !s.trusted {
+		return
+	}
+	v.trusted += int(sign)
+	v.depthSum += sign * min(s.depth, maxSummand)
+	v.ownSum += sign * min(s.own, maxSummand)
+	if sign > 0 {
+		v.freshUntil = min(v.freshUntil, s.expires)
+	}
+}
+
+// with returns a copy of the view in which s has taken the place of the state at
+// position i.
+func (v *viewState) with(i int, s *state) *viewState {
+	next := *v
+	next.chunks = append([]*chunk(nil), v.chunks...)
+	c := *v.chunks[i>>chunkBits]
+	next.count(c[i&(chunkSize-1)], -1)
+	c[i&(chunkSize-1)] = s
+	next.chunks[i>>chunkBits] = &c
+	next.count(s, 1)
+	return &next
+}
+
+// renewed returns a private copy of the view as it is at now. An overloaded
+// worker stays aside a moment longer than it must.
+func (v *viewState) renewed(now int64) *viewState {
+	next := &viewState{known: v.known, freshUntil: math.MaxInt64}
+	for i := range v.n {
+		next.append(v.at(i).at(now))
+	}
+	return next
+}
+
+// View returns the current view. It costs an atomic load and a reading of the
+// clock, and allocates nothing.
+func (t *Table) View() View {
+	now := t.now()
+	v := t.view.Load()
+	if now > v.freshUntil {
+		v = t.renew(v, now)
+	}
+	return View{v: v, now: now}
+}
+
+// Len returns the number of eligible workers.
+func (v View) Len() int { return v.v.n }
+
+// Known returns the number of workers in the table, eligible or not.
+func (v View) Known() int { return v.v.known }
+
+// At returns the i-th eligible worker, for i from 0 to Len()-1. The order is
+// that of their addition.
+func (v View) At(i int) Entry { return Entry{v.v.at(i)} }
+
+// Find returns the entry of a worker, if it is in the view: of this very
+// incarnation, and eligible.
+func (v View) Find(w *Worker) (Entry, bool) {
+	if w == nil {
+		return Entry{}, false
+	}
+	if w.inView(v.v) {
+		return v.At(int(w.position.Load())), true
+	}
+	// Workers came or went since the view was taken, and w has moved.
+	for i := range v.v.n {
+		if s := v.v.at(i); s.worker == w {
+			return Entry{s}, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Trusted returns how many of the workers are trusted, the sum of their depths,
+// and the number of own requests that were in flight on them when they reported.
+func (v View) Trusted() (workers int, depth, own int64) {
+	return v.v.trusted, v.v.depthSum, v.v.ownSum
+}
+
+// Age returns how old the oldest report is that the entry's depth is made of. It
+// is 0 for a worker without reports.
+func (v View) Age(e Entry) time.Duration {
+	if e.s.oldest == noReport {
+		return 0
+	}
+	return time.Duration(v.now - e.s.oldest)
+}
+
+// Entry is one worker in a view.
+type Entry struct{ s *state }
+
+// Worker returns the worker.
+func (e Entry) Worker() *Worker { return e.s.worker }
+
+// Trusted reports whether every advertised rank has a fresh report and the
+// engine is up.
+func (e Entry) Trusted() bool { return e.s.trusted }
+
+// Depth returns the requests running and waiting on all ranks, as reported. It
+// means something only for a trusted worker.
+func (e Entry) Depth() int64 { return e.s.depth }
+
+// DepthNow returns the reported depth plus the own requests that the reports
+// cannot have counted yet, and what this gateway has on the worker. Where ranks
+// reported at different moments, all that was sent since the oldest report is
+// added: too much rather than too little.
+func (e Entry) DepthNow() (depth int64, own Own) {
+	since, inFlight, picked := e.s.worker.books.sinceReport(e.s.leftAtOldest)
+	return addSat(e.s.depth, since), Own{InFlight: inFlight, picked: picked}
+}
+
+// OwnAtReport returns how many own requests were in flight when the worker last
+// reported.
+func (e Entry) OwnAtReport() int64 { return e.s.own }
+
+// InFlight returns what this gateway has on the worker now, the number in flight
+// alone.
+func (e Entry) InFlight() Own {
+	n, picked := e.s.worker.books.inFlight()
+	return Own{InFlight: n, picked: picked}
+}
+
+// Own returns all that this gateway has on the worker now.
+func (e Entry) Own() Own { return e.s.worker.books.read() }
+
+// Ranks returns the number of ranks that the worker advertises, or, where it
+// never advertised any, that have reported.
+func (e Entry) Ranks() int { return len(e.s.ranks) }
+
+// Report returns the newest report of a rank, fresh or not. ok is false if there
+// is none.
+func (e Entry) Report(rank int) (r *Report, ok bool) {
+	if rank < 0 || rank >= len(e.s.ranks) || e.s.ranks[rank] == nil {
+		return nil, false
+	}
+	return &e.s.ranks[rank].report, true
+}

@@ -1,0 +1,397 @@
+package load
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Worker is one incarnation of one inference engine as a target for requests.
+// The handle stays usable after its removal and then changes nothing.
+type Worker struct {
+	// immutable
+	id    string
+	table *Table
+	order uint64 // of addition
+
+	books     books
+	rankBooks atomic.Pointer[[]*books] // grows, under table.mu; a rank's books stay
+
+	// position in the view, written with table.mu held. A reader checks what it
+	// finds there, since the view that it holds may be older.
+	position atomic.Int64
+
+	// guarded by table.mu
+	gone            bool
+	healthy         bool
+	overloadedUntil int64 // 0: not overloaded
+	feed            *Feed // current; nil until one is advertised or put to
+	state           *state
+	reason          string // in words, for NotPublishing and NoAnswer
+	stats           []rankStats
+}
+
+// ID returns the name under which the worker was added.
+func (w *Worker) ID() string { return w.id }
+
+func (w *Worker) inView(v *viewState) bool {
+	i := w.position.Load()
+	return i < int64(v.n) && v.at(int(i)).worker == w
+}
+
+// InFlight returns the own requests in flight on the worker.
+func (w *Worker) InFlight() int64 {
+	n, _ := w.books.inFlight()
+	return n
+}
+
+// Own returns all that this gateway has on the worker now.
+func (w *Worker) Own() Own { return w.books.read() }
+
+// NoRank stands for a request whose rank the engine chooses.
+const NoRank = -1
+
+// Reserve counts one request on the worker from now on. promptTokens may be 0
+// where they are not known. A rank that the worker does not have is as good as
+// NoRank: the request counts on the worker alone.
+func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
+	w.books.pick(promptTokens)
+	return w.ticket(rank, promptTokens)
+}
+
+// ReserveIf is Reserve on the condition that nobody has reserved on the worker
+// since seen was read. A picker that chose by what it saw repeats its choice
+// when this fails, so that simultaneous picks spread as if they had been made
+// one after another.
+func (w *Worker) ReserveIf(seen Own, rank int, promptTokens int64) (Ticket, bool) {
+	if !w.books.tryPick(seen.picked, promptTokens) {
+		return Ticket{}, false
+	}
+	return w.ticket(rank, promptTokens), true
+}
+
+func (w *Worker) ticket(rank int, tokens int64) Ticket {
+	var rb *books
+	if rank >= 0 {
+		if list := w.rankBooks.Load(); list != nil && rank < len(*list) {
+			rb = (*list)[rank]
+			rb.pick(tokens)
+		}
+	}
+	return newTicket(&w.books, rb, tokens)
+}
+
+// SetHealthy says whether the worker may be picked at all. A new worker is
+// healthy. An unhealthy one keeps its reports and its books, and is neither
+// chosen nor part of any average.
+func (w *Worker) SetHealthy(healthy bool) {
+	t := w.table
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.gone || w.healthy == healthy {
+		return
+	}
+	w.healthy = healthy
+	t.rebuildLocked(now)
+}
+
+// MarkOverloaded sets the worker aside, for as long as others are left: its
+// engine has just refused a request. The mark clears with the next report of any
+// of its ranks, changed or not, and after one freshness window in any case.
+func (w *Worker) MarkOverloaded() {
+	t := w.table
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.gone {
+		return
+	}
+	w.overloadedUntil = now + t.window
+	t.rebuildLocked(now)
+}
+
+// Advertise says that the engine publishes its load, on so many ranks, and
+// returns the feed to put their reports to. What an earlier feed reported is
+// dropped and that feed's handle goes dead; the books stay, since the requests
+// do. Until every rank has reported, the worker is not trusted.
+func (w *Worker) Advertise(ranks int) *Feed {
+	ranks = max(ranks, 1)
+	t := w.table
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := &Feed{worker: w, ranks: ranks, since: now}
+	if w.gone {
+		return f
+	}
+	w.feed, w.reason = f, ""
+	w.stats = make([]rankStats, ranks)
+	w.growBooksLocked(ranks)
+	s := &state{worker: w, advertised: true, ranks: make([]*rankState, ranks)}
+	s.judge(now, t.window)
+	t.setLocked(s)
+	return f
+}
+
+// NotPublishing says that the engine answers and does not publish its load, and
+// why, in words. The reports of its feed are dropped and the feed goes dead.
+func (w *Worker) NotPublishing(reason string) { w.noFeed(NotPublishing, reason) }
+
+// NoAnswer says that it could not be found out whether the engine publishes its
+// load, and why, in words. A feed that it has is left alone: failing to ask is
+// no news about it.
+func (w *Worker) NoAnswer(reason string) { w.noFeed(NoAnswer, reason) }
+
+func (w *Worker) noFeed(why Why, reason string) {
+	t := w.table
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.gone || (why == NoAnswer && w.feed != nil) {
+		return
+	}
+	s := &state{worker: w, noFeed: why}
+	if !w.state.advertised {
+		s.ranks = w.state.ranks // the host's own reports, which no engine's silence takes back
+	} else {
+		w.stats = nil
+	}
+	w.feed, w.reason = nil, reason
+	s.judge(now, t.window)
+	t.setLocked(s)
+}
+
+// Put takes a report by a host that feeds the table itself. A worker that never
+// advertised is taken at face value on the ranks that it has; one that did has
+// its report put to its feed.
+func (w *Worker) Put(rank int, r Report) error {
+	if r.Source == 0 {
+		r.Source = SourceHost
+	}
+	return w.table.put(w, nil, rank, r)
+}
+
+func (w *Worker) growBooksLocked(ranks int) {
+	var list []*books
+	if old := w.rankBooks.Load(); old != nil {
+		list = append(list, *old...)
+	}
+	if len(list) >= ranks {
+		return
+	}
+	for len(list) < ranks {
+		list = append(list, new(books))
+	}
+	w.rankBooks.Store(&list)
+}
+
+// Feed is one advertisement of one worker: the handle through which reports of
+// its ranks come in, until the worker is removed or advertises anew.
+type Feed struct {
+	worker *Worker
+	ranks  int
+	since  int64
+}
+
+// Ranks returns the number of ranks advertised.
+func (f *Feed) Ranks() int { return f.ranks }
+
+// Worker returns the worker whose feed this is.
+func (f *Feed) Worker() *Worker { return f.worker }
+
+// Put takes the newest report of a rank.
+func (f *Feed) Put(rank int, r Report) error {
+	if r.Source == 0 {
+		r.Source = SourcePush
+	}
+	return f.worker.table.put(f.worker, f, rank, r)
+}
+
+// Drop says that a message of a rank was not taken, with a short stable reason
+// to count it under. It shows in the status of the worker and changes no load.
+func (f *Feed) Drop(rank int, reason string, err error) {
+	t := f.worker.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f.worker.gone || f.worker.feed != f || rank < 0 || rank >= len(f.worker.stats) {
+		return
+	}
+	f.worker.stats[rank].drop(reason, err)
+}
+
+// put is Put of a worker (f nil: whatever feed it has) and of a feed.
+func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	now := t.now()
+	received := now
+	if !r.Received.IsZero() {
+		// A report from the future would stay fresh for too long.
+		received = min(now, int64(r.Received.Sub(t.epoch)))
+	} else {
+		r.Received = t.epoch.Add(time.Duration(now))
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.gone || (f != nil && w.feed != f) {
+		return ErrGone
+	}
+	old := w.state
+	if rank < 0 || rank >= maxRanks || (old.advertised && rank >= len(old.ranks)) {
+		return ErrNoRank
+	}
+	s := &state{worker: w, advertised: old.advertised, noFeed: old.noFeed}
+	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
+	copy(s.ranks, old.ranks)
+	if !old.advertised {
+		w.growBooksLocked(len(s.ranks))
+		w.stats = append(w.stats, make([]rankStats, len(s.ranks)-len(w.stats))...)
+	}
+	if prev := s.ranks[rank]; prev != nil && prev.report.Source > r.Source && now-prev.received <= t.window {
+		w.stats[rank].drop("outranked", ErrOutranked)
+		return ErrOutranked
+	}
+	s.ranks[rank] = w.rankState(rank, r, received)
+	s.judge(now, t.window)
+	w.stats[rank].report(&r)
+	if w.overloadedUntil != 0 {
+		w.overloadedUntil = 0
+		w.state = s
+		t.rebuildLocked(now)
+		return nil
+	}
+	t.setLocked(s)
+	return nil
+}
+
+// maxRanks bounds what a host's Put can make the table allocate by a rank that
+// it got wrong. Advertised ranks are bounded by whoever advertises.
+const maxRanks = 1 << 16
+
+// Why says why a worker is not trusted.
+type Why uint8
+
+const (
+	Trusted       Why = iota
+	NoFeed            // nothing is known yet about whether it publishes its load
+	NoAnswer          // could not be found out whether it does
+	NotPublishing     // it answers and does not
+	NeverReported     // some advertised rank never reported
+	Stale             // some rank's newest report is older than the window
+	Booting           // some rank reports a KV capacity of 0
+)
+
+func (w Why) String() string {
+	switch w {
+	case Trusted:
+		return "trusted"
+	case NoFeed:
+		return "no_feed"
+	case NoAnswer:
+		return "no_answer"
+	case NotPublishing:
+		return "not_publishing"
+	case NeverReported:
+		return "never_reported"
+	case Stale:
+		return "stale"
+	case Booting:
+		return "booting"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes the reason as its name.
+func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// state is what is known of one worker. It is immutable once published.
+type state struct {
+	worker     *Worker
+	advertised bool
+	noFeed     Why          // what is to be said where nothing is advertised and nothing reports
+	ranks      []*rankState // nil where the rank never reported
+
+	trusted bool
+	why     Why
+
+	depth        int64  // of all ranks
+	oldest       int64  // when the oldest of the ranks' newest reports came
+	expires      int64  // last nanosecond at which that one is fresh
+	leftAtOldest uint64 // books.left at that moment
+	own          int64  // own requests in flight when the newest came
+}
+
+// noReport is before any report.
+const noReport = math.MinInt64
+
+// rankState is the newest report of one rank, with what the books said when it
+// came.
+type rankState struct {
+	report   Report
+	received int64
+	left     uint64 // of the worker's books
+	rankLeft uint64 // of the rank's books
+	own      int64  // in flight on the worker
+}
+
+func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
+	own, _ := w.books.inFlight()
+	return &rankState{
+		report:   r,
+		received: received,
+		left:     w.books.left.Load(),
+		rankLeft: (*w.rankBooks.Load())[rank].left.Load(),
+		own:      own,
+	}
+}
+
+// judge fills in what follows from the ranks.
+func (s *state) judge(now, window int64) {
+	s.oldest = noReport
+	var missing, booting bool
+	newest := int64(noReport)
+	for _, r := range s.ranks {
+		if r == nil {
+			// A rank that was never advertised is not missed: the host put a
+			// report for a higher one.
+			missing = missing || s.advertised
+			continue
+		}
+		s.depth = addSat(s.depth, r.report.depth())
+		if s.oldest == noReport || r.received < s.oldest {
+			s.oldest, s.leftAtOldest = r.received, r.left
+		}
+		if r.received >= newest {
+			newest, s.own = r.received, r.own
+		}
+		if capacity, ok := r.report.KVCapacity.Get(); ok && capacity == 0 {
+			booting = true
+		}
+	}
+	s.expires = s.oldest + window
+	switch s.why = Trusted; {
+	case missing:
+		s.why = NeverReported
+	case s.oldest == noReport:
+		s.why = s.noFeed
+	case now > s.expires:
+		s.why = Stale
+	case booting:
+		s.why = Booting
+	}
+	s.trusted = s.why == Trusted
+}
+
+// at returns the state as it is at a later time: itself, unless a report has
+// gone stale.
+func (s *state) at(now int64) *state {
+	if !s.trusted || now <= s.expires {
+		return s
+	}
+	stale := *s
+	stale.trusted, stale.why = false, Stale
+	return &stale
+}
