@@ -86,7 +86,10 @@ func FieldsOf(fields ...Field) Fields {
 	return s
 }
 
-func (f Field) bit() Fields { return 1 << f }
+// allFields is the set of every field there is.
+const allFields Fields = 1<<numFields - 1
+
+func (f Field) bit() Fields { return 1 << (f & 63) }
 
 // Has reports whether f is in the set.
 func (s Fields) Has(f Field) bool { return s&f.bit() != 0 }

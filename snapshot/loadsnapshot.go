@@ -1,9 +1,9 @@
 package snapshot
 
-// MaxDecodeMoments bounds LoadSnapshot.DecodeMoments. Engines send fewer than
-// ten; a longer array is refused rather than kept, so that a broken engine
-// cannot make every rank's reading grow.
-const MaxDecodeMoments = 64
+// MaxDecodeMoments bounds LoadSnapshot.DecodeMoments. Engines send six; an array
+// longer than this is refused rather than kept, so that no engine can make the
+// reading of every rank grow.
+const MaxDecodeMoments = 16
 
 // LoadSnapshot is the map-shaped load message of SGLang's scheduler
 // (sglang.srt.managers.load_snapshot.LoadSnapshot), one per data-parallel rank.
@@ -114,33 +114,4 @@ type QueuesSection struct {
 // Reset empties s but keeps the capacity of DecodeMoments.
 func (s *LoadSnapshot) Reset() {
 	*s = LoadSnapshot{DecodeMoments: s.DecodeMoments[:0]}
-}
-
-// Decode reads one msgpack map out of payload into s, which is reset first, so
-// that nothing of an earlier message survives in a reused struct. Nothing in s
-// refers to payload afterwards.
-//
-// A core count (requests, tokens, capacities, caps, cumulative counters) that
-// is negative, not finite, fractional, too large or of another type refuses
-// the whole message: a broken count must never look idle. A bad advisory value
-// only puts its field into Refused. Numbers may change between integer and
-// float on the wire as long as the value is the same. Unknown keys are
-// skipped; of a key that comes twice the last value counts.
-//
-// Every error is a *DecodeError. After one, the contents of s mean nothing.
-// Decode does not allocate, except for DecodeMoments growing and for an
-// unheard-of disaggregation mode.
-func (s *LoadSnapshot) Decode(payload []byte) error {
-	s.Reset()
-	return nil
-}
-
-// Append appends s to dst as the engine's encoder writes it: fields in wire
-// order, integers in their shortest form, floats as float64, and a field that
-// is 0 left out unless it is in Present (the engine leaves out what was never
-// set; a computed 0 it does send). Fields in Nil or Refused are written as nil,
-// since both mean unknown. A section is written when it is in Present or its
-// Len is above 0, with Len elements. Append does not check what it is given.
-func (s *LoadSnapshot) Append(dst []byte) []byte {
-	return dst
 }

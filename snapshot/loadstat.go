@@ -35,30 +35,75 @@ type LoadStat struct {
 // Reset empties s.
 func (s *LoadStat) Reset() { *s = LoadStat{} }
 
-// Decode reads one msgpack array out of payload into s, which is reset first.
-//
-// Another tag, fewer than the tag and four counts, nil in one of those four,
-// and any bad count (see LoadSnapshot.Decode) refuse the whole message; only
-// attn_dp_rank is advisory. Elements past the eleventh are skipped.
-//
-// Every error is a *DecodeError. After one, the contents of s mean nothing.
-// Decode does not allocate.
-func (s *LoadStat) Decode(payload []byte) error {
-	s.Reset()
-	return nil
+// statFields are the fields in the order of the array, after its tag.
+var statFields = [...]Field{
+	FieldNumRunningReqs,
+	FieldNumWaitingReqs,
+	FieldNumUsedTokens,
+	FieldMaxTotalNumTokens,
+	FieldDPRank,
+	FieldNumWaitingUncachedTokens,
+	FieldNumTotalTokens,
+	FieldMaxRunningRequests,
+	FieldTotalPrefillUncachedTokens,
+	FieldTotalPrefillBusyUS,
 }
 
-// Append appends s to dst as the engine's encoder writes it. The array reaches
-// to the last field that is marked (in Present, Nil or Refused) or not 0, and
-// at least to attn_dp_rank, the shortest form there is; a LoadStat without any
-// mark gets all eleven elements, which is what the engine writes today. StatForm
-// gives the marks of each form. An attn_dp_rank that is 0 and not in Present is
-// written as nil, and so is everything in Nil or Refused. Append does not check
-// what it is given.
-func (s *LoadStat) Append(dst []byte) []byte {
-	return dst
+// statKeys are the names of the same elements in the engine's LoadStat, which
+// differ from those of LoadSnapshot in two places.
+var statKeys = [len(statFields)]string{
+	"num_running_reqs",
+	"num_waiting_reqs",
+	"num_tokens",
+	"max_total_num_tokens",
+	"attn_dp_rank",
+	"num_waiting_uncached_tokens",
+	"num_total_tokens",
+	"max_running_requests",
+	"total_prefill_uncached_tokens",
+	"total_prefill_busy_us",
 }
 
-// StatForm returns the marks of a LoadStat of that many elements, tag included:
-// 6 ends with attn_dp_rank, 7 adds num_waiting_uncached_tokens, 11 is everything.
-func StatForm(elements int) Fields { return 0 }
+const (
+	statTag      = "LoadStat"
+	statRequired = 4 // counts every sender has
+	statRank     = 4 // index of attn_dp_rank, the last of the shortest form
+)
+
+// StatForm returns the marks of a LoadStat of that many elements, tag included,
+// for LoadStat.Present: 6 ends with attn_dp_rank, 7 adds
+// num_waiting_uncached_tokens, 11 is everything.
+func StatForm(elements int) Fields {
+	return FieldsOf(statFields[:max(0, min(elements-1, len(statFields)))]...)
+}
+
+// statValues holds the elements after the tag.
+type statValues [len(statFields)]uint64
+
+func (s *LoadStat) store(v *statValues) {
+	s.NumRunningReqs = int64(v[0])
+	s.NumWaitingReqs = int64(v[1])
+	s.NumTokens = int64(v[2])
+	s.MaxTotalNumTokens = int64(v[3])
+	s.AttnDPRank = int64(v[4])
+	s.NumWaitingUncachedTokens = int64(v[5])
+	s.NumTotalTokens = int64(v[6])
+	s.MaxRunningRequests = int64(v[7])
+	s.TotalPrefillUncachedTokens = int64(v[8])
+	s.TotalPrefillBusyUS = int64(v[9])
+}
+
+func (s *LoadStat) load() statValues {
+	return statValues{
+		uint64(s.NumRunningReqs),
+		uint64(s.NumWaitingReqs),
+		uint64(s.NumTokens),
+		uint64(s.MaxTotalNumTokens),
+		uint64(s.AttnDPRank),
+		uint64(s.NumWaitingUncachedTokens),
+		uint64(s.NumTotalTokens),
+		uint64(s.MaxRunningRequests),
+		uint64(s.TotalPrefillUncachedTokens),
+		uint64(s.TotalPrefillBusyUS),
+	}
+}

@@ -1,5 +1,7 @@
 package snapshot
 
+import "github.com/tinylib/msgp/msgp"
+
 // MaxPayload is the largest payload that is decoded, in bytes. A full
 // LoadSnapshot takes less than 1 KiB; the engine's own limit is 16 KiB.
 const MaxPayload = 64 << 10
@@ -39,5 +41,24 @@ type Reading struct {
 // KindUnknown.
 func (r *Reading) Decode(payload []byte) error {
 	r.Kind = KindUnknown
+	switch msgp.NextType(payload) {
+	case msgp.MapType:
+		if err := r.Snapshot.Decode(payload); err != nil {
+			return err
+		}
+		r.Kind = KindLoadSnapshot
+	case msgp.ArrayType:
+		if err := r.Stat.Decode(payload); err != nil {
+			return err
+		}
+		r.Kind = KindLoadStat
+	case msgp.InvalidType:
+		if len(payload) == 0 {
+			return &DecodeError{Type: "message", Field: "payload", Err: ErrTruncated}
+		}
+		fallthrough
+	default:
+		return &DecodeError{Type: "message", Field: "payload", Err: ErrNotLoad}
+	}
 	return nil
 }
