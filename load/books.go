@@ -31,9 +31,11 @@ type Own struct {
 	InFlight      int64 // requests picked and not done
 	Unstarted     int64 // of those, without a first token yet
 	PendingTokens int64 // prompt tokens of the unstarted ones, where given
-
-	picked uint64 // the counter that InFlight was computed from; see Reserve
 }
+
+// Seen is a moment in the books of one worker: how many requests had been picked
+// for it. See [Worker.ReserveIf].
+type Seen uint64
 
 // read takes every minuend after its subtrahend: a request that moves on
 // meanwhile can then make a difference too large by one, and never negative.
@@ -44,60 +46,53 @@ func (b *books) read() Own {
 		InFlight:      int64(picked - done),
 		Unstarted:     int64(picked - started),
 		PendingTokens: int64(b.tokensPicked.Load() - tokens),
-		picked:        picked,
 	}
 }
 
-// inFlight is read().InFlight with the counter it came from.
-func (b *books) inFlight() (n int64, picked uint64) {
+// inFlight is read().InFlight, and the moment that it is of.
+func (b *books) inFlight() (n int64, seen Seen) {
 	done := b.done.Load()
-	picked = b.picked.Load()
-	return int64(picked - done), picked
+	picked := b.picked.Load()
+	return int64(picked - done), Seen(picked)
 }
 
 // sinceReport bounds the requests that a report cannot have counted, given what
 // had left when it came: those picked that had not left by then, and in no case
 // more than are in flight.
-func (b *books) sinceReport(leftAtReport uint64) (since, inFlight int64, picked uint64) {
-	inFlight, picked = b.inFlight()
-	return min(int64(picked-leftAtReport), inFlight), inFlight, picked
+func (b *books) sinceReport(leftAtReport uint64) (since int64, seen Seen) {
+	inFlight, seen := b.inFlight()
+	return min(int64(uint64(seen)-leftAtReport), inFlight), seen
 }
 
-// tryPick counts a request if nobody has been counted since picked was read.
-func (b *books) tryPick(picked uint64, tokens int64) bool {
-	if !b.picked.CompareAndSwap(picked, picked+1) {
+// tryPick counts a request if none has been counted since then.
+func (b *books) tryPick(seen Seen, tokens uint64) bool {
+	if !b.picked.CompareAndSwap(uint64(seen), uint64(seen)+1) {
 		return false
 	}
 	b.addTokens(tokens)
 	return true
 }
 
-func (b *books) pick(tokens int64) {
+func (b *books) pick(tokens uint64) {
 	b.picked.Add(1)
 	b.addTokens(tokens)
 }
 
-func (b *books) addTokens(tokens int64) {
+func (b *books) addTokens(tokens uint64) {
 	if tokens > 0 {
-		b.tokensPicked.Add(uint64(tokens))
-	}
-}
-
-func (b *books) start(tokens int64) {
-	b.started.Add(1)
-	if tokens > 0 {
-		b.tokensStarted.Add(uint64(tokens))
+		b.tokensPicked.Add(tokens)
 	}
 }
 
 // A flight is the shared part of the copies of one Ticket. word holds what has
 // been marked and, above that, the flight's generation: ending a flight starts
 // the next generation, so that an old ticket finds nothing to mark. Flights are
-// pooled and therefore hold nothing that a ticket reads.
+// pooled and hold nothing that a ticket reads.
 type flight struct {
 	word atomic.Uint64
 
 	// For the finalizer alone, which runs when no ticket is left to race with.
+	// Its flight is nil: a cycle would keep the finalizer from running.
 	ticket Ticket
 }
 
@@ -141,19 +136,37 @@ func newFlight() *flight {
 type Ticket struct {
 	flight     *flight
 	generation uint64
-	worker     *books
-	rank       *books // nil where the engine chooses the rank
-	tokens     int64
+	worker     *Worker
+	request    request
 }
 
-func newTicket(worker, rank *books, tokens int64) Ticket {
+// request is a rank, or none, and a number of prompt tokens in one word: a
+// ticket of more than four words would go through memory wherever it goes.
+type request uint64
+
+const (
+	requestRankBits = 17 // maxRanks, and one for none
+	maxTokens       = 1<<(64-requestRankBits) - 1
+)
+
+func newRequest(rank int, tokens int64) request {
+	if rank < 0 || rank >= maxRanks {
+		rank = NoRank
+	}
+	return request(min(max(tokens, 0), maxTokens))<<requestRankBits | request(rank+1)
+}
+
+func (r request) tokens() uint64 { return uint64(r >> requestRankBits) }
+
+func (r request) rank() int { return int(r&(1<<requestRankBits-1)) - 1 }
+
+func newTicket(w *Worker, r request) Ticket {
 	f := newFlight()
 	word := f.word.Load() | flightActive
-	t := Ticket{generation: word &^ flightFlags, worker: worker, rank: rank, tokens: tokens}
-	f.ticket = t // without the flight: a cycle would keep its finalizer from running
+	generation := word &^ flightFlags
+	f.ticket = Ticket{nil, generation, w, r}
 	f.word.Store(word)
-	t.flight = f
-	return t
+	return Ticket{f, generation, w, r}
 }
 
 // mark sets flags of a live flight and returns those that were newly set.
@@ -185,16 +198,25 @@ func (t Ticket) FirstToken() {
 	t.apply(t.mark(flightLeft | flightStarted))
 }
 
+// apply books what was newly marked.
 func (t Ticket) apply(set uint64) {
-	for _, b := range [...]*books{t.worker, t.rank} {
-		if b == nil {
-			continue
-		}
-		if set&flightLeft != 0 {
-			b.left.Add(1)
-		}
-		if set&flightStarted != 0 {
-			b.start(t.tokens)
+	if set == 0 {
+		return
+	}
+	t.worker.books.mark(set, t.request.tokens())
+	if b := t.worker.rankBook(t.request.rank()); b != nil {
+		b.mark(set, t.request.tokens())
+	}
+}
+
+func (b *books) mark(set, tokens uint64) {
+	if set&flightLeft != 0 {
+		b.left.Add(1)
+	}
+	if set&flightStarted != 0 {
+		b.started.Add(1)
+		if tokens > 0 {
+			b.tokensStarted.Add(tokens)
 		}
 	}
 }
@@ -220,16 +242,18 @@ func (t Ticket) release(leaked bool) {
 		}
 	}
 	t.apply((flightLeft | flightStarted) &^ word)
-	for _, b := range [...]*books{t.worker, t.rank} {
-		if b == nil {
-			continue
-		}
-		b.done.Add(1)
-		if leaked {
-			b.leaked.Add(1)
-		}
+	t.worker.books.finish(leaked)
+	if b := t.worker.rankBook(t.request.rank()); b != nil {
+		b.finish(leaked)
 	}
 	if !leaked { // a finalized flight is on its way out
 		flights.Put(t.flight)
+	}
+}
+
+func (b *books) finish(leaked bool) {
+	b.done.Add(1)
+	if leaked {
+		b.leaked.Add(1)
 	}
 }

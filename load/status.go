@@ -103,7 +103,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 		InFlight:      own.InFlight,
 		Unstarted:     own.Unstarted,
 		PendingTokens: own.PendingTokens,
-		Picked:        own.picked,
+		Picked:        w.books.picked.Load(),
 		Leaked:        w.books.leaked.Load(),
 		Ranks:         make([]RankStatus, len(s.ranks)),
 	}

@@ -155,8 +155,9 @@ func (t *Table) rebuildLocked(now int64) *viewState {
 func (t *Table) setLocked(s *state) {
 	w := s.worker
 	w.state = s
-	if v := t.view.Load(); w.inView(v) {
-		t.view.Store(v.with(int(w.position.Load()), s))
+	v := t.view.Load()
+	if i, ok := w.in(v); ok {
+		t.view.Store(v.with(i, s))
 	}
 }
 

@@ -112,20 +112,28 @@ func (v View) Known() int { return v.v.known }
 // that of their addition.
 func (v View) At(i int) Entry { return Entry{v.v.at(i)} }
 
-// Find returns the entry of a worker, if it is in the view: of this very
-// incarnation, and eligible.
-func (v View) Find(w *Worker) (Entry, bool) {
+// Position returns the place of a worker in the view, if it is in it: of this
+// very incarnation, and eligible.
+func (v View) Position(w *Worker) (i int, ok bool) {
 	if w == nil {
-		return Entry{}, false
+		return 0, false
 	}
-	if w.inView(v.v) {
-		return v.At(int(w.position.Load())), true
+	if i, ok = w.in(v.v); ok {
+		return i, true
 	}
-	// Workers came or went since the view was taken, and w has moved.
+	// Workers came or went since the view was taken, and w may have moved.
 	for i := range v.v.n {
-		if s := v.v.at(i); s.worker == w {
-			return Entry{s}, true
+		if v.v.at(i).worker == w {
+			return i, true
 		}
+	}
+	return 0, false
+}
+
+// Find returns the entry of a worker, if it is in the view.
+func (v View) Find(w *Worker) (Entry, bool) {
+	if i, ok := v.Position(w); ok {
+		return v.At(i), true
 	}
 	return Entry{}, false
 }
@@ -160,24 +168,21 @@ func (e Entry) Trusted() bool { return e.s.trusted }
 func (e Entry) Depth() int64 { return e.s.depth }
 
 // DepthNow returns the reported depth plus the own requests that the reports
-// cannot have counted yet, and what this gateway has on the worker. Where ranks
+// cannot have counted yet, and that moment in the worker's books. Where ranks
 // reported at different moments, all that was sent since the oldest report is
 // added: too much rather than too little.
-func (e Entry) DepthNow() (depth int64, own Own) {
-	since, inFlight, picked := e.s.worker.books.sinceReport(e.s.leftAtOldest)
-	return addSat(e.s.depth, since), Own{InFlight: inFlight, picked: picked}
+func (e Entry) DepthNow() (depth int64, seen Seen) {
+	since, seen := e.s.worker.books.sinceReport(e.s.leftAtOldest)
+	return addSat(e.s.depth, since), seen
 }
 
 // OwnAtReport returns how many own requests were in flight when the worker last
 // reported.
 func (e Entry) OwnAtReport() int64 { return e.s.own }
 
-// InFlight returns what this gateway has on the worker now, the number in flight
-// alone.
-func (e Entry) InFlight() Own {
-	n, picked := e.s.worker.books.inFlight()
-	return Own{InFlight: n, picked: picked}
-}
+// InFlight returns the own requests in flight on the worker now, and that moment
+// in its books.
+func (e Entry) InFlight() (n int64, seen Seen) { return e.s.worker.books.inFlight() }
 
 // Own returns all that this gateway has on the worker now.
 func (e Entry) Own() Own { return e.s.worker.books.read() }

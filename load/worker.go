@@ -9,12 +9,16 @@ import (
 // Worker is one incarnation of one inference engine as a target for requests.
 // The handle stays usable after its removal and then changes nothing.
 type Worker struct {
+	// Read by every pick, written by marks and never by reports: first, and on
+	// cache lines of its own.
+	books books
+	_     [cacheLine]byte
+
 	// immutable
 	id    string
 	table *Table
 	order uint64 // of addition
 
-	books     books
 	rankBooks atomic.Pointer[[]*books] // grows, under table.mu; a rank's books stay
 
 	// position in the view, written with table.mu held. A reader checks what it
@@ -31,12 +35,15 @@ type Worker struct {
 	stats           []rankStats
 }
 
+const cacheLine = 64
+
 // ID returns the name under which the worker was added.
 func (w *Worker) ID() string { return w.id }
 
-func (w *Worker) inView(v *viewState) bool {
-	i := w.position.Load()
-	return i < int64(v.n) && v.at(int(i)).worker == w
+// in finds the worker in a view at the place where it was last put.
+func (w *Worker) in(v *viewState) (i int, ok bool) {
+	i = int(w.position.Load())
+	return i, i < v.n && v.at(i).worker == w
 }
 
 // InFlight returns the own requests in flight on the worker.
@@ -55,30 +62,44 @@ const NoRank = -1
 // where they are not known. A rank that the worker does not have is as good as
 // NoRank: the request counts on the worker alone.
 func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
-	w.books.pick(promptTokens)
-	return w.ticket(rank, promptTokens)
+	r := newRequest(rank, promptTokens)
+	w.books.pick(r.tokens())
+	return w.reserved(r)
 }
 
 // ReserveIf is Reserve on the condition that nobody has reserved on the worker
-// since seen was read. A picker that chose by what it saw repeats its choice
-// when this fails, so that simultaneous picks spread as if they had been made
-// one after another.
-func (w *Worker) ReserveIf(seen Own, rank int, promptTokens int64) (Ticket, bool) {
-	if !w.books.tryPick(seen.picked, promptTokens) {
+// since that moment in its books. A picker that chose by what it saw then repeats
+// its choice when this fails, so that simultaneous picks spread as if they had
+// been made one after another.
+func (w *Worker) ReserveIf(seen Seen, rank int, promptTokens int64) (Ticket, bool) {
+	r := newRequest(rank, promptTokens)
+	if !w.books.tryPick(seen, r.tokens()) {
 		return Ticket{}, false
 	}
-	return w.ticket(rank, promptTokens), true
+	return w.reserved(r), true
 }
 
-func (w *Worker) ticket(rank int, tokens int64) Ticket {
-	var rb *books
-	if rank >= 0 {
-		if list := w.rankBooks.Load(); list != nil && rank < len(*list) {
-			rb = (*list)[rank]
-			rb.pick(tokens)
+func (w *Worker) reserved(r request) Ticket {
+	if rank := r.rank(); rank != NoRank {
+		if b := w.rankBook(rank); b != nil {
+			b.pick(r.tokens())
+		} else {
+			r = newRequest(NoRank, int64(r.tokens())) // the rank may be there by the time of Done
 		}
 	}
-	return newTicket(&w.books, rb, tokens)
+	return newTicket(w, r)
+}
+
+// rankBook returns the books of a rank, and nil for NoRank and for a rank that
+// the worker has never had.
+func (w *Worker) rankBook(rank int) *books {
+	if rank == NoRank {
+		return nil
+	}
+	if list := w.rankBooks.Load(); list != nil && rank < len(*list) {
+		return (*list)[rank]
+	}
+	return nil
 }
 
 // SetHealthy says whether the worker may be picked at all. A new worker is
@@ -309,19 +330,20 @@ func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // state is what is known of one worker. It is immutable once published.
 type state struct {
-	worker     *Worker
-	advertised bool
-	noFeed     Why          // what is to be said where nothing is advertised and nothing reports
-	ranks      []*rankState // nil where the rank never reported
-
-	trusted bool
-	why     Why
-
+	// What a pick reads of each candidate, on one cache line.
+	worker       *Worker
 	depth        int64  // of all ranks
-	oldest       int64  // when the oldest of the ranks' newest reports came
-	expires      int64  // last nanosecond at which that one is fresh
-	leftAtOldest uint64 // books.left at that moment
-	own          int64  // own requests in flight when the newest came
+	leftAtOldest uint64 // books.left when the oldest of the ranks' newest reports came
+	trusted      bool
+	why          Why
+	noFeed       Why // what is to be said where nothing is advertised and nothing reports
+	advertised   bool
+
+	oldest  int64 // when that oldest report came
+	expires int64 // the last nanosecond at which it is fresh
+	own     int64 // own requests in flight when the newest report came
+
+	ranks []*rankState // nil where the rank never reported
 }
 
 // noReport is before any report.

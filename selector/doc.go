@@ -1,0 +1,53 @@
+// Package selector picks the worker that a request should go to.
+//
+//	sel := selector.New(table, selector.Config{})
+//	pick, err := sel.Pick(selector.Request{PromptTokens: load.Known[int64](n)})
+//	if err != nil { ... }
+//	defer pick.Done()
+//	// send the request to pick.Worker, then
+//	pick.Sent()
+//	// and with the first byte of the answer
+//	pick.FirstToken()
+//
+// # Policies
+//
+// A [Policy] is the rule by which one worker is chosen. Each stands in a file of
+// its own and has the name that the field uses:
+//
+//	round_robin     each worker in turn
+//	random          any worker
+//	least_request   the fewest own requests in flight
+//	power_of_two    the less loaded of two random workers (the default)
+//	least_depth     the shortest queue, as engines report it
+//	cache_aware     the owner of the longest matching prefix, unless loads diverge
+//
+// The default is power_of_two: choosing the least of all by reports that are a
+// tenth of a second old makes every gateway choose the same worker until the
+// next report, and a choice among two random ones does not.
+//
+// [NewPolicy] makes a policy from its name and a configuration, for hosts that
+// read both from a file. A host's own policy implements [Policy] and sees what
+// the ones here see.
+//
+// # What load means
+//
+// A worker whose every rank has a fresh report has the depth that its engine
+// reported, plus the own requests that the report cannot have counted. For one
+// that is not trusted there is only the number of own requests in flight. The two
+// are different scales, and [Signal] says what to do where both occur among the
+// candidates of one pick. Every [Pick] names the [Basis] that it was made on.
+//
+// # Picking counts
+//
+// A pick counts as in flight on its worker from the moment that it is made, and
+// a pick whose worker was taken by another in the same instant is made again. So
+// a burst between two reports spreads out. [Pick.Done] releases it: call it
+// deferred, so that a client that goes away or a handler that panics releases
+// too.
+//
+// # Concurrency
+//
+// A Selector is safe for concurrent use and has no goroutine. Pick takes no lock
+// that a report could hold, makes no system call and, after warm-up, allocates
+// nothing. It never blocks, except in a Filter that does.
+package selector

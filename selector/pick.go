@@ -1,0 +1,45 @@
+package selector
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/load"
+)
+
+// Pick is a choice that was made, and the request's place in the books of the
+// worker. It may be copied; the copies share one state. The zero Pick is inert.
+//
+// The embedded Ticket is what the host marks, idempotently and from any
+// goroutine: Sent when the request has been written to the engine, FirstToken
+// with the first byte of its answer, and Done, deferred, when it is over in any
+// way. A retry is a pick of its own.
+type Pick struct {
+	load.Ticket
+
+	Worker *load.Worker
+	Rank   int // load.NoRank: the engine chooses
+
+	// Why this worker.
+	Policy     string
+	Reason     Reason
+	Basis      Basis
+	Load       int64         // on that basis, before this request
+	Age        time.Duration // of the oldest report in Load; 0 if the worker has none
+	Candidates int           // workers that took part
+}
+
+// String tells the pick in one line, for logs.
+func (p Pick) String() string {
+	if p.Worker == nil {
+		return "no pick"
+	}
+	s := fmt.Sprintf("%s by %s: %s of %d, load %d (%s)", p.Worker.ID(), p.Policy, p.Reason, p.Candidates, p.Load, p.Basis)
+	if p.Basis == Engine {
+		s += fmt.Sprintf(", reported %v ago", p.Age.Round(time.Millisecond))
+	}
+	if p.Rank != load.NoRank {
+		s += fmt.Sprintf(", rank %d", p.Rank)
+	}
+	return s
+}

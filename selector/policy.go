@@ -1,0 +1,141 @@
+package selector
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Policy is the rule by which one of the candidates is chosen. Choose is called
+// from many goroutines at once; it must not block, must not keep d, and should
+// not allocate.
+type Policy interface {
+	// Name returns the policy's name, which picks carry.
+	Name() string
+
+	// Choose chooses among at least one candidate.
+	Choose(d *Decision) Choice
+}
+
+// Choice is what a policy chose, and why.
+type Choice struct {
+	Candidate Candidate
+	Reason    Reason
+
+	// Blind says that the choice does not follow from the candidate's load. A
+	// choice that does is made again if another pick takes the same worker at the
+	// same moment.
+	Blind bool
+}
+
+// Reason says why a worker was chosen.
+type Reason uint8
+
+const (
+	Turn        Reason = iota + 1 // it was its turn
+	Chance                        // at random
+	LeastLoaded                   // least loaded of all candidates
+	LessLoaded                    // less loaded of two drawn at random
+	Imbalance                     // least loaded, because loads diverge too far to look at prefixes
+	NoMatch                       // least loaded, because too little of the prompt is cached anywhere
+	PrefixOwner                   // has the longest matching prefix; least loaded of those
+	Pinned                        // the request asked for it
+)
+
+func (r Reason) String() string {
+	switch r {
+	case Turn:
+		return "turn"
+	case Chance:
+		return "chance"
+	case LeastLoaded:
+		return "least_loaded"
+	case LessLoaded:
+		return "less_loaded_of_two"
+	case Imbalance:
+		return "imbalance"
+	case NoMatch:
+		return "no_match"
+	case PrefixOwner:
+		return "prefix_owner"
+	case Pinned:
+		return "pinned"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes the reason as its name.
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// policies makes each policy of this package from its configuration in JSON.
+var policies = map[string]func(config []byte) (Policy, error){
+	RoundRobinName:   plain(RoundRobin),
+	RandomName:       plain(Random),
+	LeastRequestName: configured(LeastRequest),
+	PowerOfTwoName:   plain(PowerOfTwo),
+	LeastDepthName:   configured(LeastDepth),
+	CacheAwareName:   configured(CacheAware),
+}
+
+// PolicyNames returns the names that NewPolicy knows, sorted.
+func PolicyNames() []string { return slices.Sorted(maps.Keys(policies)) }
+
+// NewPolicy makes a policy from its name and its configuration, a JSON object
+// with the fields of the policy's config type; nil or empty means the defaults.
+// The error is ErrUnknownPolicy or ErrBadConfig.
+func NewPolicy(name string, config []byte) (Policy, error) {
+	build, ok := policies[name]
+	if !ok {
+		return nil, fmt.Errorf("%w %q%s (have %s)", ErrUnknownPolicy, name, suggest(name), strings.Join(PolicyNames(), ", "))
+	}
+	p, err := build(bytes.TrimSpace(config))
+	if err != nil {
+		return nil, fmt.Errorf("%w for %s: %v", ErrBadConfig, name, err)
+	}
+	return p, nil
+}
+
+// suggest finds the policy that a name most likely stands for: the same but for
+// case and separators, or one that it abbreviates.
+func suggest(name string) string {
+	fold := func(s string) string {
+		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
+	}
+	want := fold(name)
+	for _, have := range PolicyNames() {
+		if h := fold(have); want != "" && (strings.HasPrefix(h, want) || strings.HasPrefix(want, h)) {
+			return fmt.Sprintf("; did you mean %q?", have)
+		}
+	}
+	return ""
+}
+
+// plain is for a policy without configuration.
+func plain[P Policy](build func() P) func([]byte) (Policy, error) {
+	return configured(func(struct{}) P { return build() })
+}
+
+func configured[C any, P Policy](build func(C) P) func([]byte) (Policy, error) {
+	return func(config []byte) (Policy, error) {
+		var c C
+		if len(config) > 0 {
+			dec := json.NewDecoder(bytes.NewReader(config))
+			dec.DisallowUnknownFields() // a misspelt threshold must not mean the default
+			if err := dec.Decode(&c); err != nil {
+				return nil, err
+			}
+			if dec.More() {
+				return nil, fmt.Errorf("more than one value")
+			}
+		}
+		if v, ok := any(c).(interface{ validate() error }); ok {
+			if err := v.validate(); err != nil {
+				return nil, err
+			}
+		}
+		return build(c), nil
+	}
+}

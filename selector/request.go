@@ -1,0 +1,40 @@
+package selector
+
+import "github.com/plimsoll-go/plimsoll/load"
+
+// Request is what is known of a request when its worker is picked. The zero
+// Request may go to any eligible worker.
+type Request struct {
+	// ID names the request in the host's own terms. Policies of this package do
+	// not read it; a host's may hash it.
+	ID string
+
+	// PromptTokens is the length of the prompt, if known.
+	PromptTokens load.Maybe[int64]
+
+	// Candidates restricts the choice to these workers; nil means all. Those
+	// that are gone or not eligible take no part.
+	Candidates []*load.Worker
+
+	// Filter, if not nil, restricts the choice to workers that it accepts. It is
+	// called once for each and must not call the selector or the table.
+	Filter func(*load.Worker) bool
+
+	// Prefix lists how much of the prompt each worker has in its cache, as far
+	// as the host knows. Workers not listed are taken to have nothing.
+	Prefix []PrefixMatch
+
+	// Worker pins the request to one worker. It overrides Candidates and Filter,
+	// and no policy is asked.
+	Worker *load.Worker
+
+	// Rank pins the request to a data-parallel rank of whichever worker is
+	// chosen. Workers known not to have it take no part.
+	Rank load.Maybe[int64]
+}
+
+// PrefixMatch says how many tokens of the prompt a worker has cached.
+type PrefixMatch struct {
+	Worker *load.Worker
+	Tokens int64
+}

@@ -1,0 +1,93 @@
+package selector
+
+import (
+	"math/rand/v2"
+
+	"github.com/plimsoll-go/plimsoll/load"
+)
+
+// Config configures a Selector. The zero Config is ready to use.
+type Config struct {
+	// Policy is the rule; nil means PowerOfTwo.
+	Policy Policy
+
+	// Signal says what load means where not every candidate has a fresh and
+	// complete report.
+	Signal Signal
+
+	// Rand is where random numbers come from; nil means math/rand/v2. It is
+	// called from many goroutines at once.
+	Rand func() uint64
+}
+
+// Selector picks workers from a table.
+type Selector struct {
+	table  *load.Table
+	policy Policy
+	name   string
+	signal Signal
+	random func() uint64
+}
+
+// New returns a selector of workers in t.
+func New(t *load.Table, c Config) *Selector {
+	if c.Policy == nil {
+		c.Policy = PowerOfTwo()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Uint64
+	}
+	return &Selector{table: t, policy: c.Policy, name: c.Policy.Name(), signal: c.Signal, random: c.Rand}
+}
+
+// maxTries bounds how often a choice is made anew because another pick took the
+// same worker meanwhile. Each failure means that some pick succeeded, so a few
+// tries spread a burst; past them, a pick that is off by one is better than one
+// that takes longer.
+const maxTries = 4
+
+// Pick chooses a worker for the request and counts the request on it. The error
+// is ErrNoCandidates if there is none to choose from; a missing, stale or
+// incomplete report never is one.
+func (s *Selector) Pick(r Request) (p Pick, err error) {
+	d := s.newDecision(&r)
+	if err = d.restrict(); err != nil {
+		decisions.Put(d)
+		return p, err
+	}
+	d.weigh(s.signal)
+	for try := 1; ; try++ {
+		var c Choice
+		if r.Worker != nil {
+			c = Choice{d.Candidate(0), Pinned, true}
+		} else {
+			c = s.policy.Choose(d)
+		}
+		if s.reserve(&p, d, c, c.Blind || try == maxTries) {
+			decisions.Put(d)
+			return p, nil
+		}
+	}
+}
+
+// reserve counts the request on the chosen worker. Unless forced, it fails if
+// somebody else was counted there since the candidate was read.
+func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool) {
+	e := d.Entry(c.Candidate.Index)
+	w := e.Worker()
+	p.Rank = int(d.Request.Rank.Or(load.NoRank))
+	tokens := d.Request.PromptTokens.Or(0)
+	if force {
+		p.Ticket = w.Reserve(p.Rank, tokens)
+	} else if p.Ticket, ok = w.ReserveIf(c.Candidate.seen, p.Rank, tokens); !ok {
+		return false
+	}
+	p.Worker = w
+	p.Policy = s.name
+	p.Reason = c.Reason
+	p.Basis = c.Candidate.Basis
+	p.Load = c.Candidate.Load
+	p.Age = d.view.Age(e)
+	p.Candidates = d.Len()
+	return true
+}

@@ -1,0 +1,113 @@
+package selector
+
+import (
+	"fmt"
+	"math"
+)
+
+// Signal says what a candidate's load is where some candidates have a fresh and
+// complete report and some have not. Comparing an engine's queue depth, which
+// counts everybody's requests, with this gateway's own count, which does not,
+// makes the silent worker look idle.
+type Signal uint8
+
+const (
+	// Calibrated estimates the depth of a worker without a fresh report: its own
+	// in-flight count, scaled by reported depth to own count over the workers
+	// that do report, and never less than its own count. Where there is nothing
+	// to scale (no own requests on it, or none on those that report) its load is
+	// the mean depth plus its own count: unreported is not idle.
+	Calibrated Signal = iota
+
+	// Mixed takes each worker on what there is of it: engine depth where it is
+	// trusted, own count where it is not.
+	Mixed
+
+	// Uniform takes all candidates on their own counts as soon as one of them
+	// has no fresh report.
+	Uniform
+)
+
+var signalNames = [...]string{Calibrated: "calibrated", Mixed: "mixed", Uniform: "uniform"}
+
+func (s Signal) String() string {
+	if int(s) < len(signalNames) {
+		return signalNames[s]
+	}
+	return "unknown"
+}
+
+// MarshalText encodes the signal as its name.
+func (s Signal) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText decodes a signal's name, for configuration files and flags.
+func (s *Signal) UnmarshalText(b []byte) error {
+	for i, name := range signalNames {
+		if name == string(b) {
+			*s = Signal(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("selector: unknown signal %q (have calibrated, mixed, uniform)", b)
+}
+
+// Basis says what a load was made of.
+type Basis uint8
+
+const (
+	// Local: this gateway's own requests in flight.
+	Local Basis = iota + 1
+	// Engine: what the engine reported, fresh and complete, plus the own requests
+	// that it cannot have counted.
+	Engine
+	// Estimated: own requests in flight on the scale of engine reports.
+	Estimated
+)
+
+func (b Basis) String() string {
+	switch b {
+	case Local:
+		return "local"
+	case Engine:
+		return "engine"
+	case Estimated:
+		return "estimated"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes the basis as its name.
+func (b Basis) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// scale turns own counts into engine depths. The zero scale leaves them as they
+// are, for decisions in which nothing is to be estimated.
+type scale struct {
+	perOwn float64 // engine depth for each own request; 0: nothing to scale by
+	mean   float64 // depth of a worker that reports
+	on     bool
+}
+
+func newScale(workers int, depth, own int64) scale {
+	if workers == 0 {
+		return scale{}
+	}
+	s := scale{mean: float64(depth) / float64(workers), on: true}
+	if own > 0 {
+		s.perOwn = float64(depth) / float64(own)
+	}
+	return s
+}
+
+// depth estimates the depth of a worker with so many own requests in flight.
+func (s scale) depth(own int64) int64 {
+	n := float64(own)
+	if own == 0 || s.perOwn == 0 {
+		n += s.mean
+	} else {
+		n *= s.perOwn
+	}
+	if n >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return max(own, int64(math.Round(n)))
+}
