@@ -223,7 +223,7 @@ func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			}
 			continue
 		}
-		m := newMember(f, t, f.config.Table.Add(t.id))
+		m := newMember(f, t, f.config.Table.Add(t.id, t.url.String()))
 		f.members[t.id] = m
 		m.log(slog.LevelInfo, "discovery: worker added")
 		memberCtx, cancel := context.WithCancel(ctx)

@@ -23,6 +23,7 @@ type WorkerStatus struct {
 	Age        time.Duration `json:"age_ns"`           // of the oldest rank's newest report; 0 if there is none
 
 	InFlight      int64  `json:"in_flight"`      // own requests, picked and not done
+	SinceReport   int64  `json:"since_report"`   // of those, that its reports cannot have counted; 0 without reports
 	Unstarted     int64  `json:"unstarted"`      // of those, without a first token
 	PendingTokens int64  `json:"pending_tokens"` // prompt tokens of those, where known
 	Picked        uint64 `json:"picked"`         // own requests since the worker was added
@@ -114,6 +115,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 		st.Depth = Known(s.depth)
 	}
 	if s.oldest != noReport {
+		st.SinceReport, _ = w.books.sinceReport(s.leftAtOldest)
 		st.Age = time.Duration(now - s.oldest)
 	}
 	for i, r := range s.ranks {

@@ -70,10 +70,10 @@ func (t *Table) now() int64 {
 	return int64(time.Since(t.epoch)) // cheaper than time.Now: it reads one clock of the two
 }
 
-// Add makes a new worker with the given id, which starts from nothing. If there
-// is one of that id it is removed first: the new one shares neither reports nor
-// books with it.
-func (t *Table) Add(id string) *Worker {
+// Add makes a new worker, which starts from nothing. If there is one of that id
+// it is removed first: the new one shares neither reports nor books with it. url
+// is for whoever sends requests to the worker; the table does not read it.
+func (t *Table) Add(id, url string) *Worker {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *Table) Add(id string) *Worker {
 		old.gone = true
 	}
 	t.nextAdd++
-	w := &Worker{id: id, table: t, order: t.nextAdd, healthy: true}
+	w := &Worker{id: id, url: url, table: t, order: t.nextAdd, healthy: true}
 	w.state = &state{worker: w, noFeed: NoFeed}
 	w.state.judge(now, t.window)
 	t.workers[id] = w

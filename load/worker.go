@@ -16,6 +16,7 @@ type Worker struct {
 
 	// immutable
 	id    string
+	url   string
 	table *Table
 	order uint64 // of addition
 
@@ -39,6 +40,10 @@ const cacheLine = 64
 
 // ID returns the name under which the worker was added.
 func (w *Worker) ID() string { return w.id }
+
+// URL returns where its requests go, as it was given to Add. It may hold
+// credentials; the ID is what is for logs.
+func (w *Worker) URL() string { return w.url }
 
 // in finds the worker in a view at the place where it was last put.
 func (w *Worker) in(v *viewState) (i int, ok bool) {
@@ -147,8 +152,8 @@ func (w *Worker) Advertise(ranks int) *Feed {
 		return f
 	}
 	w.feed, w.reason = f, ""
-	w.stats = make([]rankStats, ranks)
-	w.growBooksLocked(ranks)
+	w.stats = nil
+	w.growLocked(ranks)
 	s := &state{worker: w, advertised: true, ranks: make([]*rankState, ranks)}
 	s.judge(now, t.window)
 	t.setLocked(s)
@@ -193,7 +198,9 @@ func (w *Worker) Put(rank int, r Report) error {
 	return w.table.put(w, nil, rank, r)
 }
 
-func (w *Worker) growBooksLocked(ranks int) {
+// growLocked makes room for the statistics and the books of so many ranks.
+func (w *Worker) growLocked(ranks int) {
+	w.stats = append(w.stats, make([]rankStats, max(ranks-len(w.stats), 0))...)
 	var list []*books
 	if old := w.rankBooks.Load(); old != nil {
 		list = append(list, *old...)
@@ -235,24 +242,27 @@ func (f *Feed) Drop(rank int, reason string, err error) {
 	t := f.worker.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f.worker.gone || f.worker.feed != f || rank < 0 || rank >= len(f.worker.stats) {
-		return
+	if !f.worker.gone && f.worker.feed == f {
+		f.worker.dropLocked(rank, reason, err)
 	}
-	f.worker.stats[rank].drop(reason, err)
+}
+
+func (w *Worker) dropLocked(rank int, reason string, err error) {
+	if rank >= 0 && rank < len(w.stats) {
+		w.stats[rank].drop(reason, err)
+	}
 }
 
 // put is Put of a worker (f nil: whatever feed it has) and of a feed.
 func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
-	if err := r.check(); err != nil {
-		return err
-	}
+	bad := r.check()
 	now := t.now()
 	received := now
-	if !r.Received.IsZero() {
+	if r.Received.IsZero() {
+		r.Received = t.epoch.Add(time.Duration(now))
+	} else {
 		// A report from the future would stay fresh for too long.
 		received = min(now, int64(r.Received.Sub(t.epoch)))
-	} else {
-		r.Received = t.epoch.Add(time.Duration(now))
 	}
 
 	t.mu.Lock()
@@ -264,23 +274,24 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	if rank < 0 || rank >= maxRanks || (old.advertised && rank >= len(old.ranks)) {
 		return ErrNoRank
 	}
+	if bad != nil {
+		w.dropLocked(rank, "bad_report", bad)
+		return bad
+	}
+	if rank < len(old.ranks) && old.ranks[rank].outranks(&r, now-t.window) {
+		w.dropLocked(rank, "outranked", ErrOutranked)
+		return ErrOutranked
+	}
+
 	s := &state{worker: w, advertised: old.advertised, noFeed: old.noFeed}
 	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
 	copy(s.ranks, old.ranks)
-	if !old.advertised {
-		w.growBooksLocked(len(s.ranks))
-		w.stats = append(w.stats, make([]rankStats, len(s.ranks)-len(w.stats))...)
-	}
-	if prev := s.ranks[rank]; prev != nil && prev.report.Source > r.Source && now-prev.received <= t.window {
-		w.stats[rank].drop("outranked", ErrOutranked)
-		return ErrOutranked
-	}
+	w.growLocked(len(s.ranks))
 	s.ranks[rank] = w.rankState(rank, r, received)
 	s.judge(now, t.window)
 	w.stats[rank].report(&r)
 	if w.overloadedUntil != 0 {
-		w.overloadedUntil = 0
-		w.state = s
+		w.overloadedUntil, w.state = 0, s
 		t.rebuildLocked(now)
 		return nil
 	}
@@ -357,6 +368,12 @@ type rankState struct {
 	left     uint64 // of the worker's books
 	rankLeft uint64 // of the rank's books
 	own      int64  // in flight on the worker
+}
+
+// outranks reports whether r must not take the place of the report: that one is
+// of a higher source and came at since or later.
+func (s *rankState) outranks(r *Report, since int64) bool {
+	return s != nil && s.report.Source > r.Source && s.received >= since
 }
 
 func (w *Worker) rankState(rank int, r Report, received int64) *rankState {

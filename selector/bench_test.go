@@ -12,7 +12,7 @@ func fleet(n int) (*load.Table, []*load.Worker) {
 	t := load.NewTable(load.Config{Window: 1 << 40})
 	workers := make([]*load.Worker, n)
 	for i := range workers {
-		w := t.Add(fmt.Sprintf("worker-%d", i))
+		w := t.Add(fmt.Sprintf("worker-%d", i), "")
 		f := w.Advertise(2)
 		for rank := range 2 {
 			if err := f.Put(rank, load.Report{Running: int64(i*7%13) + 3, Waiting: int64(rank)}); err != nil {
