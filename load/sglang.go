@@ -18,11 +18,14 @@ func FromReading(r *snapshot.Reading) Report {
 // which no running engine has at 0, and the tokens of a queue that is not empty,
 // which builds without that field do not send. A capacity that is there and 0
 // says that the engine is still booting.
+//
+// A running or waiting count that is nil is no reading at all: Put refuses the
+// report, as ErrBadReport.
 func FromSnapshot(s *snapshot.LoadSnapshot) Report {
 	r := Report{
 		Running:       s.NumRunningReqs,
 		Waiting:       s.NumWaitingReqs,
-		WaitingTokens: Known(s.NumWaitingUncachedTokens),
+		WaitingTokens: unless(s.Nil.Has(snapshot.FieldNumWaitingUncachedTokens), s.NumWaitingUncachedTokens),
 		KVUsed:        unless(s.Nil.Has(snapshot.FieldNumUsedTokens), s.NumUsedTokens),
 		KVCapacity:    unless(!s.Present.Has(snapshot.FieldMaxTotalNumTokens), s.MaxTotalNumTokens),
 		KVUsage:       unless(!s.Present.Has(snapshot.FieldTokenUsage), s.TokenUsage),
@@ -30,6 +33,12 @@ func FromSnapshot(s *snapshot.LoadSnapshot) Report {
 		PrefillTokens: unless(!s.Present.Has(snapshot.FieldTotalPrefillUncachedTokens), s.TotalPrefillUncachedTokens),
 		PrefillBusyUS: unless(!s.Present.Has(snapshot.FieldTotalPrefillBusyUS), s.TotalPrefillBusyUS),
 		EngineTime:    unless(!s.Present.Has(snapshot.FieldTimestamp), s.Timestamp),
+	}
+	if s.Nil.Has(snapshot.FieldNumRunningReqs) {
+		r.Running = -1
+	}
+	if s.Nil.Has(snapshot.FieldNumWaitingReqs) {
+		r.Waiting = -1
 	}
 	if r.Waiting > 0 && !s.Present.Has(snapshot.FieldNumWaitingUncachedTokens) && s.Disaggregation.Mode != "decode" {
 		r.WaitingTokens = Maybe[int64]{}
