@@ -1,0 +1,92 @@
+package load
+
+import "time"
+
+// Feed is one advertisement of one worker: the handle through which reports of
+// its ranks come in, until the worker is removed or advertises anew.
+type Feed struct {
+	worker *Worker
+	ranks  int
+	since  int64
+}
+
+// Ranks returns the number of ranks advertised.
+func (f *Feed) Ranks() int { return f.ranks }
+
+// Worker returns the worker whose feed this is.
+func (f *Feed) Worker() *Worker { return f.worker }
+
+// Put takes the newest report of a rank.
+func (f *Feed) Put(rank int, r Report) error {
+	if r.Source == 0 {
+		r.Source = SourcePush
+	}
+	return f.worker.table.put(f.worker, f, rank, r)
+}
+
+// Drop says that a message of a rank was not taken, with a short stable reason
+// to count it under. It shows in the status of the worker and changes no load.
+func (f *Feed) Drop(rank int, reason string, err error) {
+	t := f.worker.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !f.worker.gone && f.worker.feed == f {
+		f.worker.dropLocked(rank, reason, err)
+	}
+}
+
+func (w *Worker) dropLocked(rank int, reason string, err error) {
+	if rank >= 0 && rank < len(w.stats) {
+		w.stats[rank].drop(reason, err)
+	}
+}
+
+// put is Put of a worker (f nil: whatever feed it has) and of a feed.
+func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
+	bad := r.check()
+	now := t.now()
+	received := now
+	if r.Received.IsZero() {
+		r.Received = t.epoch.Add(time.Duration(now))
+	} else {
+		// A report from the future would stay fresh for too long.
+		received = min(now, int64(r.Received.Sub(t.epoch)))
+	}
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.gone || (f != nil && w.feed != f) {
+		return ErrGone
+	}
+	old := w.state
+	if rank < 0 || rank >= maxRanks || (old.advertised && rank >= len(old.ranks)) {
+		return ErrNoRank
+	}
+	if bad != nil {
+		w.dropLocked(rank, "bad_report", bad)
+		return bad
+	}
+	if rank < len(old.ranks) && old.ranks[rank].outranks(&r, now-t.window) {
+		w.dropLocked(rank, "outranked", ErrOutranked)
+		return ErrOutranked
+	}
+
+	s := &state{worker: w, advertised: old.advertised, noFeed: old.noFeed}
+	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
+	copy(s.ranks, old.ranks)
+	w.growLocked(len(s.ranks))
+	s.ranks[rank] = w.rankState(rank, r, received)
+	s.judge(now, t.window)
+	w.stats[rank].report(&r)
+	if w.overloadedUntil != 0 {
+		w.overloadedUntil, w.state = 0, s
+		t.rebuildLocked(now)
+		return nil
+	}
+	t.setLocked(s)
+	return nil
+}
+
+// maxRanks bounds what a host's Put can make the table allocate by a rank that
+// it got wrong. Advertised ranks are bounded by whoever advertises.
+const maxRanks = 1 << 16

@@ -1,0 +1,135 @@
+package load
+
+import "math"
+
+// Why says why a worker is not trusted.
+type Why uint8
+
+const (
+	Trusted       Why = iota
+	NoFeed            // nothing is known yet about whether it publishes its load
+	NoAnswer          // could not be found out whether it does
+	NotPublishing     // it answers and does not
+	NeverReported     // some advertised rank never reported
+	Stale             // some rank's newest report is older than the window
+	Booting           // some rank reports a KV capacity of 0
+)
+
+func (w Why) String() string {
+	switch w {
+	case Trusted:
+		return "trusted"
+	case NoFeed:
+		return "no_feed"
+	case NoAnswer:
+		return "no_answer"
+	case NotPublishing:
+		return "not_publishing"
+	case NeverReported:
+		return "never_reported"
+	case Stale:
+		return "stale"
+	case Booting:
+		return "booting"
+	}
+	return "unknown"
+}
+
+// MarshalText encodes the reason as its name.
+func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// state is what is known of one worker. It is immutable once published.
+type state struct {
+	// What a pick reads of each candidate, on one cache line.
+	worker       *Worker
+	depth        int64  // of all ranks
+	leftAtOldest uint64 // books.left when the oldest of the ranks' newest reports came
+	trusted      bool
+	why          Why
+	noFeed       Why // what is to be said where nothing is advertised and nothing reports
+	advertised   bool
+
+	oldest  int64 // when that oldest report came
+	expires int64 // the last nanosecond at which it is fresh
+	own     int64 // own requests in flight when the newest report came
+
+	ranks []*rankState // nil where the rank never reported
+}
+
+// noReport is before any report.
+const noReport = math.MinInt64
+
+// rankState is the newest report of one rank, with what the books said when it
+// came.
+type rankState struct {
+	report   Report
+	received int64
+	left     uint64 // of the worker's books
+	rankLeft uint64 // of the rank's books
+	own      int64  // in flight on the worker
+}
+
+// outranks reports whether r must not take the place of the report: that one is
+// of a higher source and came at since or later.
+func (s *rankState) outranks(r *Report, since int64) bool {
+	return s != nil && s.report.Source > r.Source && s.received >= since
+}
+
+func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
+	own, _ := w.books.inFlight()
+	return &rankState{
+		report:   r,
+		received: received,
+		left:     w.books.left.Load(),
+		rankLeft: (*w.rankBooks.Load())[rank].left.Load(),
+		own:      own,
+	}
+}
+
+// judge fills in what follows from the ranks.
+func (s *state) judge(now, window int64) {
+	s.oldest = noReport
+	var missing, booting bool
+	newest := int64(noReport)
+	for _, r := range s.ranks {
+		if r == nil {
+			// A rank that was never advertised is not missed: the host put a
+			// report for a higher one.
+			missing = missing || s.advertised
+			continue
+		}
+		s.depth = addSat(s.depth, r.report.depth())
+		if s.oldest == noReport || r.received < s.oldest {
+			s.oldest, s.leftAtOldest = r.received, r.left
+		}
+		if r.received >= newest {
+			newest, s.own = r.received, r.own
+		}
+		if capacity, ok := r.report.KVCapacity.Get(); ok && capacity == 0 {
+			booting = true
+		}
+	}
+	s.expires = s.oldest + window
+	switch s.why = Trusted; {
+	case missing:
+		s.why = NeverReported
+	case s.oldest == noReport:
+		s.why = s.noFeed
+	case now > s.expires:
+		s.why = Stale
+	case booting:
+		s.why = Booting
+	}
+	s.trusted = s.why == Trusted
+}
+
+// at returns the state as it is at a later time: itself, unless a report has
+// gone stale.
+func (s *state) at(now int64) *state {
+	if !s.trusted || now <= s.expires {
+		return s
+	}
+	stale := *s
+	stale.trusted, stale.why = false, Stale
+	return &stale
+}
