@@ -54,6 +54,9 @@ var (
 	ErrPayloadSize error = &cause{"payload_size", "payload is too large"}
 )
 
+// messageType is DecodeError.Type for what concerns no message type in particular.
+const messageType = "message"
+
 // DecodeError is the type of every error of this package.
 type DecodeError struct {
 	Type   string // "LoadSnapshot", "LoadStat" or "message"
@@ -63,7 +66,10 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	if e.Field == "" {
+	switch {
+	case e.Type == messageType: // frames have no offset worth telling
+		return fmt.Sprintf("snapshot: message: %v", e.Err)
+	case e.Field == "":
 		return fmt.Sprintf("snapshot: %s: %v at byte %d", e.Type, e.Err, e.Offset)
 	}
 	return fmt.Sprintf("snapshot: %s: %s: %v at byte %d", e.Type, e.Field, e.Err, e.Offset)

@@ -23,18 +23,18 @@ const (
 // restarted, and load is a gauge whose last value counts.
 func Split(frames [][]byte) (Message, error) {
 	if len(frames) != messageFrames {
-		return Message{}, &DecodeError{Type: "message", Err: ErrFrameCount}
+		return Message{}, &DecodeError{Type: messageType, Err: ErrFrameCount}
 	}
 	topic, seq, payload := frames[0], frames[1], frames[2]
 	if len(seq) != seqSize {
-		return Message{}, &DecodeError{Type: "message", Field: "seq", Err: ErrSeqSize}
+		return Message{}, &DecodeError{Type: messageType, Field: "seq", Err: ErrSeqSize}
 	}
 	m := Message{Topic: topic, Seq: int64(binary.BigEndian.Uint64(seq)), Payload: payload}
 	if m.Seq == endOfStream {
-		return Message{}, &DecodeError{Type: "message", Field: "seq", Err: ErrEndOfStream}
+		return Message{}, &DecodeError{Type: messageType, Field: "seq", Err: ErrEndOfStream}
 	}
 	if len(payload) > MaxPayload {
-		return Message{}, &DecodeError{Type: "message", Field: "payload", Err: ErrPayloadSize}
+		return Message{}, &DecodeError{Type: messageType, Field: "payload", Err: ErrPayloadSize}
 	}
 	return m, nil
 }

@@ -54,11 +54,11 @@ func (r *Reading) Decode(payload []byte) error {
 		r.Kind = KindLoadStat
 	case msgp.InvalidType:
 		if len(payload) == 0 {
-			return &DecodeError{Type: "message", Field: "payload", Err: ErrTruncated}
+			return &DecodeError{Type: messageType, Field: "payload", Err: ErrTruncated}
 		}
 		fallthrough
 	default:
-		return &DecodeError{Type: "message", Field: "payload", Err: ErrNotLoad}
+		return &DecodeError{Type: messageType, Field: "payload", Err: ErrNotLoad}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"math"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -167,6 +168,7 @@ func readMoments(buf []float64, p []byte, i int) ([]float64, int, error) {
 	if _, next, err = readNumbers(moments[:], momentsShape[:length], p, next); err != nil {
 		return buf[:0], i, err
 	}
+	buf = slices.Grow(buf, length)
 	for _, bits := range moments[:length] {
 		buf = append(buf, math.Float64frombits(bits))
 	}
