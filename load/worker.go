@@ -201,11 +201,12 @@ func (w *Worker) growLocked(ranks int) {
 	w.stats = append(w.stats, make([]rankStats, max(ranks-len(w.stats), 0))...)
 	var list []*books
 	if old := w.rankBooks.Load(); old != nil {
-		list = append(list, *old...)
+		list = *old
 	}
 	if len(list) >= ranks {
 		return
 	}
+	// Readers hold the old list; only what lies behind its end is written.
 	for len(list) < ranks {
 		list = append(list, new(books))
 	}
