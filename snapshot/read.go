@@ -28,27 +28,36 @@ func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 		kind := shape[n]
 		// The forms that nearly all numbers have are read in place: a call for
 		// each would be half the time of decoding a message.
-		if i < len(p) && p[i] <= maxFixint && kind == countKind {
-			dst[n] = uint64(p[i])
-			i++
-			continue
-		}
-		if i < len(p)-8 {
-			switch b := p[i : i+9]; {
-			case b[0] == leadUint16 && kind == countKind:
+		if b := p[i:]; len(b) > 0 {
+			switch lead := b[0]; {
+			case kind == amountKind:
+				if lead == leadFloat64 && len(b) >= 9 {
+					if bits := binary.BigEndian.Uint64(b[1:]); bits < infBits {
+						dst[n] = bits
+						i += 9
+						continue
+					}
+				}
+			case lead <= maxFixint:
+				dst[n] = uint64(lead)
+				i++
+				continue
+			case lead == leadUint8 && len(b) >= 2:
+				dst[n] = uint64(b[1])
+				i += 2
+				continue
+			case lead == leadUint16 && len(b) >= 3:
 				dst[n] = uint64(binary.BigEndian.Uint16(b[1:]))
 				i += 3
 				continue
-			case b[0] == leadUint32 && kind == countKind:
+			case lead == leadUint32 && len(b) >= 5:
 				dst[n] = uint64(binary.BigEndian.Uint32(b[1:]))
 				i += 5
 				continue
-			case b[0] == leadFloat64 && kind == amountKind:
-				if bits := binary.BigEndian.Uint64(b[1:]); bits < infBits {
-					dst[n] = bits
-					i += 9
-					continue
-				}
+			case lead == leadUint64 && len(b) >= 9 && b[1] <= 0x7f:
+				dst[n] = binary.BigEndian.Uint64(b[1:])
+				i += 9
+				continue
 			}
 		}
 		if kind == countKind {
@@ -66,9 +75,12 @@ func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 const (
 	maxFixint    = 0x7f
 	leadFixarray = 0x90
+	leadFixstr   = 0xa0
 	leadFloat64  = 0xcb
+	leadUint8    = 0xcc
 	leadUint16   = 0xcd
 	leadUint32   = 0xce
+	leadUint64   = 0xcf
 	leadMap16    = 0xde
 
 	// The bits of a float that is finite and not negative are below the bits
@@ -141,6 +153,11 @@ func readAmount(p []byte, i int) (uint64, int, error) {
 // readString reads a string without copying it.
 func readString(p []byte, i int) ([]byte, int, error) {
 	b := p[i:]
+	if len(b) > 0 && b[0]&0xe0 == leadFixstr {
+		if end := 1 + int(b[0]&0x1f); end <= len(b) {
+			return b[1:end], i + end, nil
+		}
+	}
 	if msgp.NextType(b) != msgp.StrType {
 		return nil, i, wrongType(b)
 	}
@@ -156,10 +173,13 @@ func readString(p []byte, i int) ([]byte, int, error) {
 // that no later loop runs, and nothing is allocated, on its word.
 
 func readArrayHeader(p []byte, i int) (int, int, error) {
-	if i < len(p) && p[i]&0xf0 == leadFixarray {
-		return int(p[i] & 0x0f), i + 1, nil
-	}
 	b := p[i:]
+	if len(b) > 0 && b[0]&0xf0 == leadFixarray {
+		if n := int(b[0] & 0x0f); n < len(b) {
+			return n, i + 1, nil
+		}
+		return 0, i, ErrTruncated
+	}
 	if msgp.NextType(b) != msgp.ArrayType {
 		return 0, i, wrongType(b)
 	}
@@ -241,5 +261,3 @@ func wrongType(b []byte) error {
 	}
 	return ErrType
 }
-
-func isNil(p []byte, i int) bool { return i < len(p) && msgp.IsNil(p[i:]) }

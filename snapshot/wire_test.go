@@ -26,7 +26,7 @@ func appendValue(b []byte, v any) []byte {
 	case bool:
 		return msgp.AppendBool(b, v)
 	case int:
-		return msgp.AppendInt(b, v)
+		return appendCount(b, uint64(v)) // the forms of the engine's encoder
 	case uint64:
 		return msgp.AppendUint64(b, v)
 	case float32:
