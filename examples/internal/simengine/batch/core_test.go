@@ -82,15 +82,27 @@ func TestHalfSpeedTakesTwiceAsLong(t *testing.T) {
 	}
 }
 
+func TestStandstillDoesNotOverflow(t *testing.T) {
+	c := New(small)
+	c.SetSpeed(1e-300)
+	mustAdd(t, c, 1, 1, 1)
+	if d, _ := c.Begin(); d < 50*365*24*time.Hour {
+		t.Errorf("a step of a stopped engine takes %v", d)
+	}
+}
+
 func TestLongPromptIsPrefilledInChunks(t *testing.T) {
 	c := New(small)
 	mustAdd(t, c, 1, 250, 1)
 	for i, want := range []Load{
-		{Running: 1, WaitingTokens: 250, KVUsed: 100, PrefillStep: true},
-		{Running: 1, WaitingTokens: 150, KVUsed: 200, PrefillStep: true},
-		{Running: 1, WaitingTokens: 50, KVUsed: 250, PrefillStep: true},
+		{Running: 1, WaitingTokens: 250, KVUsed: 100},
+		{Running: 1, WaitingTokens: 150, KVUsed: 200},
+		{Running: 1, WaitingTokens: 50, KVUsed: 250},
 	} {
 		c.Begin()
+		if !c.Prefilling() {
+			t.Errorf("step %d is not a prefill step", i)
+		}
 		if got := c.Load(); got != want {
 			t.Errorf("during step %d load is %+v, want %+v", i, got, want)
 		}
@@ -111,7 +123,7 @@ func TestChunkIsSharedInOrderOfArrival(t *testing.T) {
 	mustAdd(t, c, 3, 60, 5)
 	c.Begin()
 	// 60 of the first, 40 of the second; the third finds no budget and waits.
-	want := Load{Running: 2, Waiting: 1, WaitingTokens: 180, KVUsed: 100, KVQueued: 60, PrefillStep: true}
+	want := Load{Running: 2, Waiting: 1, WaitingTokens: 180, KVUsed: 100, KVQueued: 60}
 	if got := c.Load(); got != want {
 		t.Errorf("load is %+v, want %+v", got, want)
 	}
@@ -156,6 +168,9 @@ func TestOverflowRetractsTheNewestAndRecomputesIt(t *testing.T) {
 	c.Step(nil) // 98
 	c.Step(nil) // 100
 	c.Begin()   // needs 102
+	if c.Prefilling() {
+		t.Error("the retracted request was admitted again at once")
+	}
 	// 48 + 3 of the first; the second is back in the queue with what it had.
 	want := Load{Running: 1, Waiting: 1, WaitingTokens: 51, KVUsed: 51, KVQueued: 51}
 	if got := c.Load(); got != want {
@@ -345,7 +360,7 @@ func TestCoreImportsNothingThatActs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimSpace(string(out)); got != "errors slices time" {
+	if got := strings.TrimSpace(string(out)); got != "errors math slices time" {
 		t.Errorf("batch imports %q", got)
 	}
 }

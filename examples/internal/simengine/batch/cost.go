@@ -1,6 +1,9 @@
 package batch
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Cost says how long one step of a rank takes:
 //
@@ -36,7 +39,8 @@ func (c Cost) prefill(tokens int64) time.Duration {
 	return c.Base + time.Duration(tokens)*c.PerPrefillToken
 }
 
-// scaled divides d by a speed.
+// scaled divides d by a speed. It saturates: an engine slowed to a standstill is a
+// thing to simulate, and must not overflow into one that is infinitely fast.
 func scaled(d time.Duration, speed float64) time.Duration {
-	return time.Duration(float64(d) / speed)
+	return time.Duration(min(float64(d)/speed, math.MaxInt64/4))
 }

@@ -8,15 +8,16 @@ type Load struct {
 	Waiting       int64 // requests in the queue
 	WaitingTokens int64 // prompt tokens still to be computed, of both
 	KVUsed        int64 // KV tokens allocated
-	KVQueued      int64 // prompt tokens of the queue
-	PrefillStep   bool  // the step under way computes prompt tokens
+	KVQueued      int64 // KV tokens that the queue will need for its prompts
 }
 
 // Totals counts since the Core was made.
 type Totals struct {
-	Added, Finished, Aborted, Rejected, Retracted int64
-	PrefillTokens                                 int64 // recomputed ones included
-	OutputTokens                                  int64
+	Added, Finished, Aborted int64 // requests; what was added and is neither is in the engine
+	Rejected                 int64 // requests refused with ErrQueueFull
+	Retracted                int64 // retractions, several of one request included
+	PrefillTokens            int64 // prompt tokens computed, recomputed ones included
+	OutputTokens             int64
 	// PrefillBusy is the time that steps would have taken for their prompt tokens
 	// alone. The real engine runs prefill and decode in steps of their own and
 	// counts the former; here they share steps, and charging the whole step would
@@ -30,7 +31,6 @@ func (c *Core) Load() Load {
 	for _, s := range c.running {
 		l.WaitingTokens += s.target - s.done
 		l.KVUsed += s.held
-		l.PrefillStep = l.PrefillStep || s.chunk > 0
 	}
 	for _, s := range c.waiting {
 		l.KVQueued += s.target
@@ -38,6 +38,9 @@ func (c *Core) Load() Load {
 	l.WaitingTokens += l.KVQueued
 	return l
 }
+
+// Prefilling reports whether the last step begun computes prompt tokens.
+func (c *Core) Prefilling() bool { return c.stepBusy > 0 }
 
 // Totals returns the counters.
 func (c *Core) Totals() Totals { return c.totals }

@@ -1,0 +1,131 @@
+// Command engine runs one simulated inference engine: the HTTP server of an SGLang
+// engine, its load sockets and its timing, without a model or a GPU.
+//
+//	go run ./engine -listen 127.0.0.1:30000 -ranks 2
+//	curl -s 127.0.0.1:30000/v1/loads
+//
+// Package simengine describes what it simulates and which faults it has on offer.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return
+		}
+		fmt.Fprintln(os.Stderr, "engine:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	config, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	config.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	e, err := simengine.Start(config)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	describe(stdout, e)
+	<-ctx.Done()
+	t := e.Totals()
+	config.Logger.Info("engine ends", "requests", t.Added, "finished", t.Finished, "aborted", t.Aborted,
+		"rejected", t.Rejected, "prompt_tokens", t.PrefillTokens, "output_tokens", t.OutputTokens)
+	return e.Close()
+}
+
+// describe says where everything is.
+func describe(w io.Writer, e *simengine.Engine) {
+	fmt.Fprintf(w, "engine  %s\n", e.URL())
+	if admin := e.AdminURL(); admin != "" {
+		fmt.Fprintf(w, "admin   %s/sim/ (outlives /sim/die)\n", admin)
+	}
+	for rank, endpoint := range e.LoadEndpoints() {
+		fmt.Fprintf(w, "load %-2d %s\n", rank, endpoint)
+	}
+}
+
+func parseFlags(args []string, stderr io.Writer) (simengine.Config, error) {
+	var c simengine.Config
+	flags := flag.NewFlagSet("engine", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&c.Listen, "listen", "127.0.0.1:0", "`address` of the HTTP server; port 0 or auto finds a free one")
+	flags.StringVar(&c.Admin, "admin", "127.0.0.1:0", "`address` of a second server for /sim/ that outlives /sim/die; empty for none")
+	flags.IntVar(&c.Ranks, "ranks", 1, "data-parallel `ranks`")
+	flags.TextVar(&c.Wire, "wire", simengine.WireLoadStat, "load message to publish: load_stat or load_snapshot")
+	flags.BoolVar(&c.NoLoadSocket, "no-load-socket", false, "publish no load; /v1/loads still answers")
+	flags.Var((*port)(&c.KVPortBase), "kv-base-port", "first `port` of the KV-event range, after which the load range is packed; 0 or auto finds free ones")
+	flags.Var((*port)(&c.ReplayPortBase), "replay-base-port", "first `port` of the replay range to advertise; 0 for none")
+	flags.StringVar(&c.Model, "model", "sim-8b", "`name` of the model")
+	flags.Float64Var(&c.Speed, "speed", 1, "`factor` of this engine: 0.5 takes twice as long")
+	flags.Float64Var(&c.TimeScale, "time-scale", 1, "`factor` of the simulation: 10 computes ten times as fast as real time")
+	flags.Int64Var(&c.KVTokens, "kv-tokens", 400_000, "KV capacity per rank, in `tokens`")
+	flags.IntVar(&c.MaxRunning, "max-running", 256, "`requests` that may run at once per rank")
+	flags.IntVar(&c.MaxQueue, "max-queue", 0, "`requests` that may wait per rank before others get a 503; 0 for no limit")
+	flags.Int64Var(&c.MaxTokens, "max-tokens", 16, "output `tokens` of a request that names no length")
+	flags.Int64Var(&c.StreamInterval, "stream-interval", 1, "output `tokens` per streamed event")
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, `A simulated SGLang engine: HTTP API, load sockets and timing without a model.
+
+usage: engine [flags]
+
+`)
+		flags.PrintDefaults()
+		fmt.Fprintf(stderr, `
+Faults on demand, at the engine's own address and at the admin address:
+
+  POST /sim/mute?for=5s               no load messages, for a while or until unmuted
+  POST /sim/unmute
+  POST /sim/die?for=5s                connections cut, new ones refused; back after 5s, or dead
+  POST /sim/restart?ranks=4&down=1s   same ports, everything forgotten
+  POST /sim/garbage?n=100             broken load messages of every kind
+  POST /sim/slow?factor=0.5           half the configured speed
+  POST /sim/fail?n=3&how=error|cut    the next requests get a 500, or no answer
+`)
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return c, nil
+}
+
+// port is a flag for a port number, or auto for 0.
+type port int
+
+func (p *port) String() string { return strconv.Itoa(int(*p)) }
+
+func (p *port) Set(text string) error {
+	if text == "auto" {
+		*p = 0
+		return nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return errors.New("want a port number or auto")
+	}
+	*p = port(n)
+	return nil
+}

@@ -1,0 +1,111 @@
+package simengine
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// faultHandler serves /sim/: the faults of this engine on demand.
+func (e *Engine) faultHandler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(name string, fault func(url.Values) error) {
+		mux.HandleFunc("POST /sim/"+name, func(w http.ResponseWriter, r *http.Request) {
+			err := fault(r.URL.Query())
+			switch {
+			case errors.Is(err, ErrDead):
+				writeError(w, http.StatusConflict, "invalid_request_error", "engine_dead", err.Error())
+			case err != nil:
+				writeError(w, http.StatusBadRequest, "invalid_request_error", "bad_fault", err.Error())
+			default:
+				writeJSON(w, http.StatusAccepted, map[string]string{"fault": name})
+			}
+		})
+	}
+	handle("mute", func(q url.Values) error {
+		d, err := durationOf(q, "for")
+		if err != nil {
+			return err
+		}
+		return e.Mute(d)
+	})
+	handle("unmute", func(url.Values) error { return e.Unmute() })
+	handle("die", func(q url.Values) error {
+		d, err := durationOf(q, "for")
+		if err != nil {
+			return err
+		}
+		e.dieFor(d)
+		return nil
+	})
+	handle("restart", func(q url.Values) error {
+		down, err := durationOf(q, "down")
+		if err != nil {
+			return err
+		}
+		ranks, err := intOf(q, "ranks", 0)
+		if err != nil {
+			return err
+		}
+		if ranks > maxRanks {
+			return fmt.Errorf("ranks=%d: want at most %d", ranks, maxRanks)
+		}
+		e.restart(down, ranks)
+		return nil
+	})
+	handle("garbage", func(q url.Values) error {
+		n, err := intOf(q, "n", len(garbageKinds))
+		if err != nil {
+			return err
+		}
+		return e.Garbage(n)
+	})
+	handle("slow", func(q url.Values) error {
+		factor, err := strconv.ParseFloat(q.Get("factor"), 64)
+		if err != nil {
+			return fmt.Errorf("factor=%q: want a number", q.Get("factor"))
+		}
+		return e.SetSpeed(factor)
+	})
+	handle("fail", func(q url.Values) error {
+		n, err := intOf(q, "n", 1)
+		if err != nil {
+			return err
+		}
+		how, err := parseFailure(q.Get("how"))
+		if err != nil {
+			return err
+		}
+		return e.FailNext(n, how)
+	})
+	return mux
+}
+
+// durationOf reads a query value such as 5s; an absent one is 0.
+func durationOf(q url.Values, name string) (time.Duration, error) {
+	text := q.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s=%q: want a duration such as 5s", name, text)
+	}
+	return d, nil
+}
+
+// intOf reads a query value that counts something.
+func intOf(q url.Values, name string, absent int) (int, error) {
+	text := q.Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%s=%q: want a count", name, text)
+	}
+	return n, nil
+}
