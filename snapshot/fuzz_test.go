@@ -206,6 +206,7 @@ func FuzzSkip(f *testing.F) {
 		rest, wantErr := msgp.Skip(payload)
 		switch {
 		case err == ErrTooDeep:
+		case err == ErrTruncated && math.MaxInt == math.MaxInt32: // where lengths of msgp's wrap around
 		case (err == nil) != (wantErr == nil):
 			t.Fatalf("%x: %v, msgp says %v", payload, err, wantErr)
 		case err == nil && n != len(payload)-len(rest):

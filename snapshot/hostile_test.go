@@ -20,6 +20,8 @@ var hostile = []struct {
 	{"an unknown string of 2^32-1 bytes", []byte("\x81\xa1x\xdb\xff\xff\xff\xff"), "truncated"},
 	{"an unknown binary of 2^32-1 bytes", []byte("\x81\xa1x\xc6\xff\xff\xff\xff"), "truncated"},
 	{"an unknown extension of 2^32-1 bytes", []byte("\x81\xa1x\xc9\xff\xff\xff\xff\x01"), "truncated"},
+	{"an unknown string of 2^31 bytes", []byte("\x81\xa1x\xdb\x80\x00\x00\x00"), "truncated"},
+	{"an unknown binary one byte short", []byte("\x81\xa1x\xc6\x00\x00\x00\x02a"), "truncated"},
 	{"an unknown array of 2^32-1 elements", []byte("\x81\xa1x\xdd\xff\xff\xff\xff"), "truncated"},
 	{"an unknown map of 2^32-1 pairs", []byte("\x81\xa1x\xdf\xff\xff\xff\xff"), "truncated"},
 	{"moments without end", []byte("\x81\xaedecode_moments\xdd\xff\xff\xff\xff"), "truncated"},
@@ -67,7 +69,7 @@ func BenchmarkHostile(b *testing.B) {
 
 func TestSkippingFindsTheEndOfEveryValueUpToTheDepthLimit(t *testing.T) {
 	for _, v := range []any{
-		nil, true, 0, -1, 127, 128, 1 << 40, uint64(1 << 63), 1.5, float32(1.5), "", "text", strings.Repeat("x", 70_000), []byte{1, 2},
+		nil, true, 0, -1, 127, 128, uint64(1 << 40), uint64(1 << 63), 1.5, float32(1.5), "", "text", strings.Repeat("x", 70_000), []byte{1, 2},
 		[]any{}, []any{1, []any{2, 3}, 4}, []pair{}, []pair{{"a", []pair{{"b", 1}}}, {1, nil}},
 		raw("\xd4\x01a"), raw("\xd5\x01ab"), raw("\xd6\x01abcd"), raw("\xd7\x01abcdefgh"), raw("\xd8\x01abcdefghabcdefgh"),
 		raw("\xc7\x00\x01"), raw("\xc8\x00\x01\x01a"), raw("\xc9\x00\x00\x00\x01\x01a"),

@@ -76,11 +76,14 @@ const (
 	maxFixint    = 0x7f
 	leadFixarray = 0x90
 	leadFixstr   = 0xa0
+	leadBin32    = 0xc6
+	leadExt32    = 0xc9
 	leadFloat64  = 0xcb
 	leadUint8    = 0xcc
 	leadUint16   = 0xcd
 	leadUint32   = 0xce
 	leadUint64   = 0xcf
+	leadStr32    = 0xdb
 	leadMap16    = 0xde
 
 	// The bits of a float that is finite and not negative are below the bits
@@ -160,6 +163,9 @@ func readString(p []byte, i int) ([]byte, int, error) {
 	}
 	if msgp.NextType(b) != msgp.StrType {
 		return nil, i, wrongType(b)
+	}
+	if !holdsItsClaim(b) {
+		return nil, i, ErrTruncated
 	}
 	s, rest, err := msgp.ReadStringZC(b)
 	if err != nil {
@@ -244,6 +250,9 @@ func skipHead(p []byte, i int) (children, next int, err error) {
 		children, next, err = readMapHeader(p, i)
 		return 2 * children, next, err
 	}
+	if !holdsItsClaim(b) {
+		return 0, i, ErrTruncated
+	}
 	rest, err := msgp.Skip(b) // one level: nothing but a container makes it recurse
 	switch {
 	case err == msgp.ErrShortBytes:
@@ -252,6 +261,16 @@ func skipHead(p []byte, i int) (children, next int, err error) {
 		return 0, i, ErrType // 0xc1, which msgpack never uses
 	}
 	return 0, len(p) - len(rest), nil
+}
+
+// holdsItsClaim reports whether as many bytes follow as a header with a 32-bit
+// length announces. msgp keeps such a length in an int, where on a 32-bit
+// platform it can turn negative, pass for short and end in a panic.
+func holdsItsClaim(b []byte) bool {
+	if len(b) == 0 || b[0] != leadBin32 && b[0] != leadExt32 && b[0] != leadStr32 {
+		return true
+	}
+	return len(b) >= 5 && uint64(binary.BigEndian.Uint32(b[1:])) <= uint64(len(b)-5)
 }
 
 // wrongType is the error for a value of none of the wanted types.

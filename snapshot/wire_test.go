@@ -96,5 +96,5 @@ func fullSnapshot() *LoadSnapshot {
 
 // fullStat has something other than 0 in every field up to that many elements.
 func fullStat(elements int) []byte {
-	return stat([]any{17, 5, 131072, 524288, 3, 40960, 172032, 200, 123456789, 9876543210}[:elements-1]...)
+	return stat([]any{17, 5, 131072, 524288, 3, 40960, 172032, 200, 123456789, uint64(9876543210)}[:elements-1]...)
 }

@@ -23,6 +23,8 @@ import types
 
 import msgspec
 
+sys.dont_write_bytecode = True  # --sglang is not ours to write to
+
 SNAPSHOT = "sglang.srt.managers.load_snapshot"
 PUBLISHER = "sglang.srt.managers.scheduler_components.load_publisher"
 KV_EVENTS = "sglang.srt.disaggregation.kv_events"
