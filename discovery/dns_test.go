@@ -25,12 +25,15 @@ type fakeResolver struct {
 
 func (r *fakeResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.at, r.network = append(r.at, time.Now()), network
-	if r.hang {
+	hang := r.hang
+	r.mu.Unlock()
+	if hang {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var out []netip.Addr
 	for _, a := range r.addrs {
 		out = append(out, netip.MustParseAddr(a))

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -62,7 +61,7 @@ func TestFileKeepsItsLastGoodSet(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(dir, "engines")
-		var log bytes.Buffer
+		var log logBuffer
 		f := &File{Path: path, Interval: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		problem := func(part string) {
 			t.Helper()

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"bytes"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,4 +17,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// logBuffer keeps what is logged, for a test to read meanwhile.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
