@@ -1,0 +1,47 @@
+package zmqsub
+
+import (
+	"errors"
+	"time"
+)
+
+// The seam between the owners and libzmq. Everything behind it belongs to one
+// owner goroutine; only wake may be called from others.
+
+// errQuiet is what source.recv returns when there is nothing to read.
+var errQuiet = errors.New("zmqsub: nothing to read")
+
+// bus is what all owners share.
+type bus interface {
+	port() (port, error) // one per owner
+	close() error        // after every port is closed
+}
+
+// port is the set of sources that an owner waits for.
+type port interface {
+	// open makes a source that is part of the set and not connected yet. An
+	// error for want of sockets or descriptors is ErrLimit.
+	open(sub *subscription) (source, error)
+
+	// wait blocks until a source has something to read, wake is called or d has
+	// passed; d < 0 is forever. It may return early. The slice is valid until
+	// the next call.
+	wait(d time.Duration) ([]*subscription, error)
+
+	// wake makes wait return, now or the next time. Any goroutine, also after
+	// close.
+	wake()
+
+	close()
+}
+
+// source is one SUB socket.
+type source interface {
+	connect(address string) error
+
+	// recv returns the next frame and whether more of the same message follow,
+	// or errQuiet. The frame belongs to the caller.
+	recv() (frame []byte, more bool, err error)
+
+	close()
+}
