@@ -47,7 +47,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	// A report is as old as the request for it: the engine took its numbers at
 	// some moment between then and now, and an answer that was long on its way
 	// must not pass for fresh.
-	asked := time.Now()
+	asked, moment := time.Now(), p.m.worker.Moment()
 	failure := c.Client.get(ctx, p.m.target.Load().url, "v1/loads", "include=core", func(body []byte) (err error) {
 		entries, err = parseLoads(body, c.Client.maxRanks())
 		return err
@@ -58,7 +58,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	p.note(asked, failure)
 	if failure == nil {
 		p.failures = 0
-		p.take(entries, asked)
+		p.take(entries, asked, moment)
 		return jittered(c.PollInterval) // not all workers in step
 	}
 	p.failures++
@@ -80,7 +80,7 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 }
 
 // take puts what an answer says about each rank.
-func (p *poller) take(entries []rankLoad, asked time.Time) {
+func (p *poller) take(entries []rankLoad, asked time.Time, moment load.Moment) {
 	// A rank that is missing in the middle is still a rank.
 	ranks := max(len(entries), int(p.ranks.Load()))
 	for _, e := range entries {
@@ -103,7 +103,7 @@ func (p *poller) take(entries []rankLoad, asked time.Time) {
 			continue
 		}
 		r := load.FromSnapshot(&e.load)
-		r.Received, r.Source = asked, load.SourcePoll
+		r.Received, r.Asked, r.Source = asked, moment, load.SourcePoll
 		put(p.feed, e.rank, r)
 	}
 }

@@ -56,6 +56,16 @@ func (b *books) inFlight() (n int64, seen Seen) {
 	return int64(picked - done), Seen(picked)
 }
 
+// Moment is a moment in the books of a worker, told by how many requests had left
+// for it.
+type Moment struct {
+	left  uint64
+	known bool
+}
+
+// Moment returns the present moment in the worker's books.
+func (w *Worker) Moment() Moment { return Moment{w.books.left.Load(), true} }
+
 // sinceReport bounds the requests that a report cannot have counted, given what
 // had left when it came: those picked that had not left by then, and in no case
 // more than are in flight.

@@ -1,6 +1,9 @@
 package load
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Feed is one advertisement of one worker: the handle through which reports of
 // its ranks come in, until the worker is removed or advertises anew.
@@ -15,6 +18,10 @@ func (f *Feed) Ranks() int { return f.ranks }
 
 // Worker returns the worker whose feed this is.
 func (f *Feed) Worker() *Worker { return f.worker }
+
+// Moment returns the present moment in the books of the worker, for the Asked of
+// a report that is about to be asked for.
+func (f *Feed) Moment() Moment { return f.worker.Moment() }
 
 // Put takes the newest report of a rank.
 func (f *Feed) Put(rank int, r Report) error {
@@ -49,8 +56,9 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	if r.Received.IsZero() {
 		r.Received = t.epoch.Add(time.Duration(now))
 	} else {
-		// A report from the future would stay fresh for too long.
-		received = min(now, int64(r.Received.Sub(t.epoch)))
+		// A report from the future would stay fresh for too long; one from the
+		// beginning of time must not overflow its age.
+		received = max(min(now, int64(r.Received.Sub(t.epoch))), now-math.MaxInt64/4)
 	}
 
 	t.mu.Lock()
@@ -70,12 +78,16 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 		w.dropLocked(rank, "outranked", ErrOutranked)
 		return ErrOutranked
 	}
+	if rank < len(old.ranks) && old.ranks[rank].newer(received) {
+		w.dropLocked(rank, "superseded", ErrSuperseded)
+		return ErrSuperseded
+	}
 
 	s := &state{worker: w, advertised: old.advertised, noFeed: old.noFeed}
 	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
 	copy(s.ranks, old.ranks)
 	w.growLocked(len(s.ranks))
-	s.ranks[rank] = w.rankState(rank, r, received)
+	s.ranks[rank] = w.rankState(r, received)
 	s.judge(now, t.window)
 	w.stats[rank].report(&r)
 	if w.overloadedUntil != 0 {

@@ -56,6 +56,10 @@ func (m *Maybe[T]) UnmarshalJSON(b []byte) error {
 		*m = Maybe[T]{}
 		return nil
 	}
-	m.known = true
-	return json.Unmarshal(b, &m.value)
+	var v T
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*m = Known(v)
+	return nil
 }

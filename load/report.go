@@ -33,6 +33,11 @@ type Report struct {
 	Received   time.Time      // when it got here; the zero time means now
 	Seq        Maybe[int64]   // sequence number of the transport; informational
 
+	// Asked is, for a report that was asked for, the moment before the question:
+	// the engine may have answered before it saw what was sent since. The zero
+	// Moment is that of the Put.
+	Asked Moment `json:"-"`
+
 	Source Source
 	Flaws  Flaws
 }
@@ -100,6 +105,9 @@ var (
 	// ErrOutranked is returned while a higher source's report of the rank is
 	// still fresh.
 	ErrOutranked = errors.New("load: rank is owned by a higher source")
+	// ErrSuperseded is returned for a report that was received before the one
+	// that is there: two answers that crossed.
+	ErrSuperseded = errors.New("load: a newer report is there")
 	// ErrBadReport is returned for a report with a negative number where none
 	// can be.
 	ErrBadReport = errors.New("load: report with an impossible number")
@@ -126,6 +134,10 @@ func (r *Report) check() error {
 			r.KVUsed, r.KVUsage = Maybe[int64]{}, Maybe[float64]{}
 			r.Flaws |= FlawKVUsed
 		}
+	}
+	if v := r.EngineTime.value; math.IsNaN(v) || math.IsInf(v, 0) {
+		r.EngineTime = Maybe[float64]{}
+		r.Flaws |= FlawField
 	}
 	// The negated form also catches NaN, which every comparison lets through.
 	if u := r.KVUsage.value; !(u >= 0 && u <= 1) {

@@ -41,15 +41,15 @@ func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 // state is what is known of one worker. It is immutable once published.
 type state struct {
 	// What a pick reads of each candidate, on one cache line.
-	worker       *Worker
-	depth        int64  // of all ranks
-	leftAtOldest uint64 // books.left when the oldest of the ranks' newest reports came
-	trusted      bool
-	why          Why
-	noFeed       Why // what is to be said where nothing is advertised and nothing reports
-	advertised   bool
+	worker     *Worker
+	depth      int64  // of all ranks
+	left       uint64 // books.left when the first of the ranks' newest reports came
+	trusted    bool
+	why        Why
+	noFeed     Why // what is to be said where nothing is advertised and nothing reports
+	advertised bool
 
-	oldest  int64 // when that oldest report came
+	oldest  int64 // when the oldest of the ranks' newest reports came
 	expires int64 // the last nanosecond at which it is fresh
 	own     int64 // own requests in flight when the newest report came
 
@@ -65,7 +65,6 @@ type rankState struct {
 	report   Report
 	received int64
 	left     uint64 // of the worker's books
-	rankLeft uint64 // of the rank's books
 	own      int64  // in flight on the worker
 }
 
@@ -75,15 +74,21 @@ func (s *rankState) outranks(r *Report, since int64) bool {
 	return s != nil && s.report.Source > r.Source && s.received >= since
 }
 
-func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
+// newer reports whether the report came after one received then.
+func (s *rankState) newer(received int64) bool { return s != nil && s.received > received }
+
+func (w *Worker) rankState(r Report, received int64) *rankState {
 	own, _ := w.books.inFlight()
-	return &rankState{
+	s := &rankState{
 		report:   r,
 		received: received,
 		left:     w.books.left.Load(),
-		rankLeft: (*w.rankBooks.Load())[rank].left.Load(),
 		own:      own,
 	}
+	if r.Asked.known {
+		s.left = min(s.left, r.Asked.left)
+	}
+	return s
 }
 
 // judge fills in what follows from the ranks.
@@ -99,9 +104,13 @@ func (s *state) judge(now, window int64) {
 			continue
 		}
 		s.depth = addSat(s.depth, r.report.depth())
-		if s.oldest == noReport || r.received < s.oldest {
-			s.oldest, s.leftAtOldest = r.received, r.left
+		if s.oldest == noReport {
+			s.oldest, s.left = r.received, r.left
 		}
+		// Apart, since several reports can have been received at one moment, and
+		// need not be put in the order of their receipt.
+		s.oldest = min(s.oldest, r.received)
+		s.left = min(s.left, r.left)
 		if r.received >= newest {
 			newest, s.own = r.received, r.own
 		}
@@ -126,7 +135,7 @@ func (s *state) judge(now, window int64) {
 // at returns the state as it is at a later time: itself, unless a report has
 // gone stale.
 func (s *state) at(now int64) *state {
-	if !s.trusted || now <= s.expires {
+	if (s.why != Trusted && s.why != Booting) || now <= s.expires {
 		return s
 	}
 	stale := *s

@@ -115,8 +115,8 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 		st.Depth = Known(s.depth)
 	}
 	if s.oldest != noReport {
-		st.SinceReport, _ = w.books.sinceReport(s.leftAtOldest)
-		st.Age = time.Duration(now - s.oldest)
+		st.SinceReport, _ = w.books.sinceReport(s.left)
+		st.Age = time.Duration(max(now-s.oldest, 0))
 	}
 	for i, r := range s.ranks {
 		st.Ranks[i] = w.rankStatusLocked(i, r, now)
@@ -146,7 +146,7 @@ func (w *Worker) rankStatusLocked(rank int, r *rankState, now int64) RankStatus 
 	}
 	rs.Reported = true
 	rs.Report = r.report
-	rs.Age = time.Duration(now - r.received)
+	rs.Age = time.Duration(max(now-r.received, 0))
 	rs.Fresh = int64(rs.Age) <= w.table.window
 	return rs
 }

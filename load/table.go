@@ -112,37 +112,39 @@ func (t *Table) Worker(id string) (*Worker, bool) {
 	return w, ok
 }
 
-// eligibleLocked lists the workers that a pick may choose, oldest first. An
-// overloaded worker is left out, unless nothing else is left.
-func (t *Table) eligibleLocked(now int64) (list []*Worker, overloadEnds int64) {
-	overloadEnds = math.MaxInt64
-	var overloaded []*Worker
+// sortedLocked lists the healthy workers, oldest first: those that any pick may
+// choose, and those that are set aside as overloaded until ends at the latest. If
+// all are overloaded, none is.
+func (t *Table) sortedLocked(now int64) (eligible, aside []*Worker, ends int64) {
+	ends = math.MaxInt64
 	for _, w := range t.workers {
 		switch {
 		case !w.healthy:
 		case w.overloadedUntil > now:
-			overloaded = append(overloaded, w)
-			overloadEnds = min(overloadEnds, w.overloadedUntil)
+			aside = append(aside, w)
+			ends = min(ends, w.overloadedUntil)
 		default:
 			w.overloadedUntil = 0
-			list = append(list, w)
+			eligible = append(eligible, w)
 		}
 	}
-	if len(list) == 0 {
-		list = overloaded
+	if len(eligible) == 0 {
+		eligible, aside = aside, nil
 	}
-	slices.SortFunc(list, func(a, b *Worker) int { return cmp.Compare(a.order, b.order) })
-	return list, overloadEnds
+	byOrder := func(a, b *Worker) int { return cmp.Compare(a.order, b.order) }
+	slices.SortFunc(eligible, byOrder)
+	slices.SortFunc(aside, byOrder)
+	return eligible, aside, ends
 }
 
 // rebuildLocked publishes a view made from nothing. It is for what changes the
 // set of workers, and for when a report has gone stale: rare, and linear.
 func (t *Table) rebuildLocked(now int64) *viewState {
-	list, overloadEnds := t.eligibleLocked(now)
-	v := &viewState{known: len(t.workers), freshUntil: overloadEnds - 1}
-	for _, w := range list {
+	eligible, aside, ends := t.sortedLocked(now)
+	v := &viewState{known: len(t.workers), freshUntil: ends - 1, n: len(eligible)}
+	for _, w := range slices.Concat(eligible, aside) {
 		w.state = w.state.at(now)
-		w.position.Store(int64(v.n))
+		w.position.Store(int64(v.all))
 		v.append(w.state)
 	}
 	t.view.Store(v)

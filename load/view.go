@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// View is one moment's picture of all eligible workers: those that are in the
-// table, healthy, and not set aside as overloaded. It is a small value. What the
-// engines reported does not change while it is held; what this gateway has in
-// flight is read from the live books, at the moment that it is asked for.
+// View is one moment's picture of the healthy workers. Those that are set aside
+// as overloaded come last; the others are the eligible ones. It is a small value.
+// What the engines reported does not change while it is held; what this gateway
+// has in flight is read from the live books, at the moment that it is asked for.
 type View struct {
 	v   *viewState
 	now int64
@@ -19,15 +19,16 @@ type View struct {
 // pointer for every worker of the fleet.
 type viewState struct {
 	chunks []*chunk
-	n      int
-	known  int // workers in the table, eligible or not
+	n      int // eligible workers, which come first
+	all    int // with those that are set aside
+	known  int // with those that are not healthy, which are not here
 
 	// freshUntil is a time up to which every state's trusted flag, and the sums
 	// below, are right. It may be too early, never too late: a newer report only
 	// makes it too early, and then the next reader recomputes it.
 	freshUntil int64
 
-	// Over the trusted workers.
+	// Over the eligible workers that are trusted.
 	trusted  int
 	depthSum int64
 	ownSum   int64
@@ -44,27 +45,29 @@ func (v *viewState) at(i int) *state { return v.chunks[i>>chunkBits][i&(chunkSiz
 
 // append adds a state while the view is being built.
 func (v *viewState) append(s *state) {
-	if v.n&(chunkSize-1) == 0 {
+	i := v.all
+	if i&(chunkSize-1) == 0 {
 		v.chunks = append(v.chunks, new(chunk))
 	}
-	v.chunks[v.n>>chunkBits][v.n&(chunkSize-1)] = s
-	v.n++
-	v.count(s, 1)
+	v.chunks[i>>chunkBits][i&(chunkSize-1)] = s
+	v.all++
+	v.count(i, s, 1)
 }
 
 // maxSummand keeps a sum over any number of workers from overflowing. No engine
 // has a trillion requests; one that says so is as deep as a worker can be.
 const maxSummand = 1 << 40
 
-func (v *viewState) count(s *state, sign int64) {
+// count adds the state at position i to the sums, or takes it out.
+func (v *viewState) count(i int, s *state, sign int64) {
 	if !s.trusted {
 		return
 	}
-	v.trusted += int(sign)
-	v.depthSum += sign * min(s.depth, maxSummand)
-	v.ownSum += sign * min(s.own, maxSummand)
-	if sign > 0 {
-		v.freshUntil = min(v.freshUntil, s.expires)
+	v.freshUntil = min(v.freshUntil, s.expires)
+	if i < v.n {
+		v.trusted += int(sign)
+		v.depthSum += sign * min(s.depth, maxSummand)
+		v.ownSum += sign * min(s.own, maxSummand)
 	}
 }
 
@@ -74,18 +77,18 @@ func (v *viewState) with(i int, s *state) *viewState {
 	next := *v
 	next.chunks = append([]*chunk(nil), v.chunks...)
 	c := *v.chunks[i>>chunkBits]
-	next.count(c[i&(chunkSize-1)], -1)
+	next.count(i, c[i&(chunkSize-1)], -1)
 	c[i&(chunkSize-1)] = s
 	next.chunks[i>>chunkBits] = &c
-	next.count(s, 1)
+	next.count(i, s, 1)
 	return &next
 }
 
 // renewed returns a private copy of the view as it is at now. An overloaded
 // worker stays aside a moment longer than it must.
 func (v *viewState) renewed(now int64) *viewState {
-	next := &viewState{known: v.known, freshUntil: math.MaxInt64}
-	for i := range v.n {
+	next := &viewState{known: v.known, freshUntil: math.MaxInt64, n: v.n}
+	for i := range v.all {
 		next.append(v.at(i).at(now))
 	}
 	return next
@@ -102,18 +105,22 @@ func (t *Table) View() View {
 	return View{v: v, now: now}
 }
 
-// Len returns the number of eligible workers.
+// Len returns the number of eligible workers: healthy and, unless all are, not
+// overloaded.
 func (v View) Len() int { return v.v.n }
 
-// Known returns the number of workers in the table, eligible or not.
+// All returns the number of healthy workers.
+func (v View) All() int { return v.v.all }
+
+// Known returns the number of workers in the table, healthy or not.
 func (v View) Known() int { return v.v.known }
 
-// At returns the i-th eligible worker, for i from 0 to Len()-1. The order is
-// that of their addition.
+// At returns the i-th worker, for i from 0 to All()-1. The eligible ones are the
+// first Len(), in the order of their addition.
 func (v View) At(i int) Entry { return Entry{v.v.at(i)} }
 
 // Position returns the place of a worker in the view, if it is in it: of this
-// very incarnation, and eligible.
+// very incarnation, and healthy.
 func (v View) Position(w *Worker) (i int, ok bool) {
 	if w == nil {
 		return 0, false
@@ -122,7 +129,7 @@ func (v View) Position(w *Worker) (i int, ok bool) {
 		return i, true
 	}
 	// Workers came or went since the view was taken, and w may have moved.
-	for i := range v.v.n {
+	for i := range v.v.all {
 		if v.v.at(i).worker == w {
 			return i, true
 		}
@@ -138,7 +145,7 @@ func (v View) Find(w *Worker) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Trusted returns how many of the workers are trusted, the sum of their depths,
+// Trusted returns how many of the eligible workers are trusted, the sum of their depths,
 // and the number of own requests that were in flight on them when they reported.
 func (v View) Trusted() (workers int, depth, own int64) {
 	return v.v.trusted, v.v.depthSum, v.v.ownSum
@@ -150,7 +157,7 @@ func (v View) Age(e Entry) time.Duration {
 	if e.s.oldest == noReport {
 		return 0
 	}
-	return time.Duration(v.now - e.s.oldest)
+	return time.Duration(max(v.now-e.s.oldest, 0)) // it may have come since the clock was read
 }
 
 // Entry is one worker in a view.
@@ -169,10 +176,10 @@ func (e Entry) Depth() int64 { return e.s.depth }
 
 // DepthNow returns the reported depth plus the own requests that the reports
 // cannot have counted yet, and that moment in the worker's books. Where ranks
-// reported at different moments, all that was sent since the oldest report is
-// added: too much rather than too little.
+// reported at different moments, all that was sent since the first of these
+// reports is added: too much rather than too little.
 func (e Entry) DepthNow() (depth int64, seen Seen) {
-	since, seen := e.s.worker.books.sinceReport(e.s.leftAtOldest)
+	since, seen := e.s.worker.books.sinceReport(e.s.left)
 	return addSat(e.s.depth, since), seen
 }
 

@@ -28,7 +28,7 @@ type Worker struct {
 	gone            bool
 	healthy         bool
 	overloadedUntil int64 // 0: not overloaded
-	feed            *Feed // current; nil until one is advertised or put to
+	feed            *Feed // current; nil if none is advertised
 	state           *state
 	reason          string // in words, for NotPublishing and NoAnswer
 	stats           []rankStats
@@ -46,7 +46,7 @@ func (w *Worker) URL() string { return w.url }
 // in finds the worker in a view at the place where it was last put.
 func (w *Worker) in(v *viewState) (i int, ok bool) {
 	i = int(w.position.Load())
-	return i, i < v.n && v.at(i).worker == w
+	return i, i < v.all && v.at(i).worker == w
 }
 
 // InFlight returns the own requests in flight on the worker.
@@ -120,8 +120,8 @@ func (w *Worker) SetHealthy(healthy bool) {
 	t.rebuildLocked(now)
 }
 
-// MarkOverloaded sets the worker aside, for as long as others are left: its
-// engine has just refused a request. The mark clears with the next report of any
+// MarkOverloaded sets the worker aside: its engine has just refused a request. It
+// is still picked where nothing else is left to pick from. The mark clears with the next report of any
 // of its ranks, changed or not, and after one freshness window in any case.
 func (w *Worker) MarkOverloaded() {
 	t := w.table

@@ -2,7 +2,7 @@ package selector
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/plimsoll-go/plimsoll/load"
 )
@@ -53,7 +53,6 @@ func CacheAware(c CacheAwareConfig) Policy {
 		rel:       c.BalanceRel.Or(1.1),
 		ties:      c.Ties,
 		rotation:  newRotation(),
-		owners:    newRotation(),
 	}
 }
 
@@ -63,7 +62,6 @@ type cacheAware struct {
 	rel       float64
 	ties      Ties
 	rotation  *rotation
-	owners    *rotation
 }
 
 func (p *cacheAware) Name() string { return CacheAwareName }
@@ -73,45 +71,54 @@ func (p *cacheAware) Choose(d *Decision) Choice {
 	if highest-best.Load > p.abs && float64(highest) > p.rel*float64(best.Load) {
 		return Choice{Candidate: best, Reason: Imbalance}
 	}
-	longest := longestMatch(d)
-	if float64(longest) <= p.threshold*float64(d.Request.PromptTokens.Or(math.MaxInt64)) {
-		return Choice{Candidate: best, Reason: NoMatch}
+	// A match counts if it is known of how much.
+	prompt, _ := d.Request.PromptTokens.Get()
+	if longest := d.listOwners(); prompt > 0 && longest > 0 && float64(longest) > p.threshold*float64(prompt) {
+		return Choice{Candidate: p.leastOwner(d), Reason: PrefixOwner}
 	}
-	return Choice{Candidate: p.leastOwner(d, longest), Reason: PrefixOwner}
+	return Choice{Candidate: best, Reason: NoMatch}
 }
 
-// leastOwner is the least loaded of the candidates with so long a match, of
-// which there is one at least.
-func (p *cacheAware) leastOwner(d *Decision, tokens int64) (best Candidate) {
-	prefix := d.Request.Prefix
-	k, run := p.owners.begin(d, p.ties, len(prefix))
-	for range prefix {
-		if m := prefix[k]; m.Tokens == tokens {
-			if i, ok := d.find(m.Worker); ok {
-				if c := d.Candidate(i); run.better(c.Load, best.Load) {
-					best = c
-					if p.ties == TiesRotate {
-						p.owners.next.Store(uint64(k) + 1)
-					}
-				}
-			}
+// listOwners lists the candidates with the longest match, each once, and returns
+// its length. A worker that takes no part owns nothing, however much it has
+// cached.
+func (d *Decision) listOwners() (longest int64) {
+	d.owners = d.owners[:0]
+	for _, m := range d.Request.Prefix {
+		if m.Tokens < longest || m.Tokens <= 0 {
+			continue
 		}
-		if k++; k == len(prefix) {
+		i, ok := d.find(m.Worker)
+		if !ok {
+			continue
+		}
+		if m.Tokens > longest {
+			longest, d.owners = m.Tokens, d.owners[:0]
+		}
+		d.owners = append(d.owners, int32(i))
+	}
+	slices.Sort(d.owners)
+	d.owners = slices.Compact(d.owners)
+	return longest
+}
+
+// leastOwner returns the least loaded of the owners.
+func (p *cacheAware) leastOwner(d *Decision) (best Candidate) {
+	n := len(d.owners)
+	var k int
+	var run running
+	if p.ties == TiesRandom {
+		run.state = d.random() | 1
+	} else {
+		k = p.rotation.among(n)
+	}
+	for range n {
+		if c := d.Candidate(int(d.owners[k])); run.better(c.Load, best.Load) {
+			best = c
+		}
+		if k++; k == n {
 			k = 0
 		}
 	}
 	return best
-}
-
-// longestMatch is the longest match that a candidate has. A worker that takes no
-// part owns nothing, however much it has cached.
-func longestMatch(d *Decision) (longest int64) {
-	for _, m := range d.Request.Prefix {
-		if m.Tokens > longest {
-			if _, ok := d.find(m.Worker); ok {
-				longest = m.Tokens
-			}
-		}
-	}
-	return longest
 }

@@ -15,6 +15,7 @@ type Decision struct {
 	view   load.View
 	some   bool    // only the workers at places take part
 	places []int32 // positions in the view, ascending
+	owners []int32 // scratch of cacheAware
 	local  bool    // all candidates on their own counts
 	scale  scale
 	random func() uint64
@@ -76,58 +77,60 @@ func (d *Decision) Random() uint64 { return d.random() }
 // find returns the index of a worker among the candidates.
 func (d *Decision) find(w *load.Worker) (int, bool) {
 	i, ok := d.view.Position(w)
-	if !ok || !d.some {
-		return i, ok
+	if ok && d.some {
+		return slices.BinarySearch(d.places, int32(i))
 	}
-	return slices.BinarySearch(d.places, int32(i))
+	return i, ok && i < d.view.Len()
 }
 
 // restrict makes the decision one among the workers that the request allows. It
 // fails if there are none.
 func (d *Decision) restrict() error {
 	r := &d.Request
-	rank, pinnedRank := r.Rank.Get()
-	switch {
-	case r.Worker != nil:
+	if r.Worker != nil || r.Candidates != nil || r.Filter != nil || r.Rank.IsKnown() {
 		d.some = true
-		if i, ok := d.view.Position(r.Worker); ok && !(pinnedRank && !hasRank(d.view.At(i), rank)) {
-			d.places = append(d.places, int32(i))
-		}
-	case r.Candidates != nil || r.Filter != nil || pinnedRank:
-		d.some = true
-		d.listAllowed(rank, pinnedRank)
+		d.listAllowed()
 	}
 	if d.Len() == 0 {
-		return &NoCandidatesError{Known: d.view.Known(), Eligible: d.view.Len(), Pinned: r.Worker != nil}
+		return &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.All(), Pinned: r.Worker != nil}
 	}
 	return nil
 }
 
-func (d *Decision) listAllowed(rank int64, pinnedRank bool) {
+// listAllowed lists the places of the workers that the request allows.
+func (d *Decision) listAllowed() {
 	r := &d.Request
-	allowed := func(e load.Entry) bool {
-		if pinnedRank && !hasRank(e, rank) {
-			return false
+	switch {
+	case r.Worker != nil:
+		d.listPlace(r.Worker)
+	case r.Candidates != nil:
+		for _, w := range r.Candidates {
+			d.listPlace(w)
 		}
-		return r.Filter == nil || r.Filter(e.Worker())
-	}
-	if r.Candidates == nil {
-		for i := range d.view.Len() {
-			if allowed(d.view.At(i)) {
-				d.places = append(d.places, int32(i))
-			}
-		}
-		return
-	}
-	for _, w := range r.Candidates {
-		if i, ok := d.view.Position(w); ok && allowed(d.view.At(i)) {
+		// In order, and none twice: a worker that is listed twice must not have
+		// twice the chance.
+		slices.Sort(d.places)
+		d.places = slices.Compact(d.places)
+	default:
+		for i := range d.view.All() {
 			d.places = append(d.places, int32(i))
 		}
 	}
-	// In order, and none twice: a worker that is listed twice must not have twice
-	// the chance.
-	slices.Sort(d.places)
-	d.places = slices.Compact(d.places)
+	rank, pinnedRank := r.Rank.Get()
+	d.places = slices.DeleteFunc(d.places, func(i int32) bool {
+		e := d.view.At(int(i))
+		return (pinnedRank && !hasRank(e, rank)) || (r.Worker == nil && r.Filter != nil && !r.Filter(e.Worker()))
+	})
+	// Those that are set aside come last, and take part if nobody else does.
+	if aside, _ := slices.BinarySearch(d.places, int32(d.view.Len())); aside > 0 {
+		d.places = d.places[:aside]
+	}
+}
+
+func (d *Decision) listPlace(w *load.Worker) {
+	if i, ok := d.view.Position(w); ok {
+		d.places = append(d.places, int32(i))
+	}
 }
 
 // hasRank obeys a pin where the number of ranks is not known: the engine will

@@ -3,7 +3,9 @@ package selector
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -127,8 +129,8 @@ func configured[C any, P Policy](build func(C) P) func([]byte) (Policy, error) {
 			if err := dec.Decode(&c); err != nil {
 				return nil, err
 			}
-			if dec.More() {
-				return nil, fmt.Errorf("more than one value")
+			if _, err := dec.Token(); err != io.EOF {
+				return nil, errors.New("something follows the JSON object")
 			}
 		}
 		if v, ok := any(c).(interface{ validate() error }); ok {

@@ -13,7 +13,8 @@ type Request struct {
 	PromptTokens load.Maybe[int64]
 
 	// Candidates restricts the choice to these workers; nil means all. Those
-	// that are gone or not eligible take no part.
+	// that are gone or not healthy take no part, and those that are set aside as
+	// overloaded only if no other is left.
 	Candidates []*load.Worker
 
 	// Filter, if not nil, restricts the choice to workers that it accepts. It is

@@ -4,15 +4,21 @@ package selector
 const RoundRobinName = "round_robin"
 
 // RoundRobin returns the policy that gives each candidate its turn. It looks at
-// no load at all. Restricted to changing candidates, a turn is a turn among those
-// of the moment.
+// no load at all. Requests that restrict their candidates are spread evenly over
+// those, though not in strict turns.
 func RoundRobin() Policy { return &roundRobin{newRotation()} }
 
-type roundRobin struct{ turn *rotation }
+type roundRobin struct{ rotation *rotation }
 
 func (p *roundRobin) Name() string { return RoundRobinName }
 
 func (p *roundRobin) Choose(d *Decision) Choice {
-	turn := p.turn.next.Add(1)
-	return Choice{Candidate: d.Candidate(int(turn % uint64(d.Len()))), Reason: Turn, Blind: true}
+	n := d.Len()
+	var turn int
+	if d.some {
+		turn = p.rotation.among(n)
+	} else {
+		turn = int(p.rotation.next.Add(1) % uint64(n))
+	}
+	return Choice{Candidate: d.Candidate(turn), Reason: Turn, Blind: true}
 }

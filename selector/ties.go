@@ -12,9 +12,9 @@ type Ties uint8
 const (
 	// TiesRandom chooses each of them with the same probability.
 	TiesRandom Ties = iota
-	// TiesRotate chooses the next one after the last choice. Over picks that are
-	// all ties it is exactly even, and it moves every request on from the worker
-	// that has the prefix of the one before.
+	// TiesRotate chooses the next one after the last choice; where requests
+	// restrict their candidates, each as often. It moves every request on from the
+	// worker that has the prefix of the one before.
 	TiesRotate
 )
 
@@ -44,15 +44,27 @@ func (t *Ties) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// rotation is a position among candidates that moves on. It starts anywhere:
-// selectors that are rebuilt, or several that start at once, must not all begin
-// with the first worker.
-type rotation struct{ next atomic.Uint64 }
+// rotation is whose turn it is. It starts anywhere: selectors that are rebuilt, or
+// several that start at once, must not all begin with the first worker.
+type rotation struct {
+	next  atomic.Uint64 // candidate whose turn it is, where all take part
+	turns atomic.Uint64 // taken where only some do
+}
 
 func newRotation() *rotation {
 	r := new(rotation)
-	r.next.Store(rand.Uint64() >> 1) // room to count up
+	r.next.Store(rand.Uint64() >> 1) // with room to count up
+	r.turns.Store(rand.Uint64())
 	return r
+}
+
+// among returns whose turn it is among n candidates that are not always the same.
+// A plain count would resonate with how they alternate: two kinds of requests by
+// turns, each with two workers of its own, would leave one of either two without
+// any. Multiples of the golden ratio are even over every regular subsequence.
+func (r *rotation) among(n int) int {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
+	return below(r.turns.Add(1)*golden, n)
 }
 
 // running decides, for candidates that come one after another, whether the next
@@ -85,20 +97,20 @@ func (r *running) replaces() bool {
 	return (r.state>>32)*r.equals>>32 == 0
 }
 
-// begin returns where to begin among n candidates, and how to tell which is the
-// best of them.
-func (r *rotation) begin(d *Decision, t Ties, n int) (start int, best running) {
-	if t == TiesRotate {
-		return int(r.next.Load() % uint64(n)), running{}
-	}
-	return 0, running{state: d.random() | 1}
-}
-
 // least returns the least loaded candidate, and the highest load there is. own
 // compares own requests in flight instead of loads.
 func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest int64) {
 	n := d.Len()
-	k, run := r.begin(d, t, n)
+	var k int
+	var run running
+	switch {
+	case t == TiesRandom:
+		run.state = d.random() | 1
+	case d.some:
+		k = r.among(n)
+	default:
+		k = int(r.next.Load() % uint64(n))
+	}
 	for range n {
 		var c Candidate
 		if own {
@@ -114,7 +126,7 @@ func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest
 			k = 0
 		}
 	}
-	if t == TiesRotate {
+	if t == TiesRotate && !d.some {
 		r.next.Store(uint64(best.Index) + 1)
 	}
 	return best, highest
