@@ -192,23 +192,9 @@ func (m *member) deliver(feed *load.Feed, rank int, heard *atomic.Int64) func(sn
 		if d.Reading == nil {
 			return
 		}
-		if d.Reading.Kind == snapshot.KindLoadSnapshot {
-			if f, unknown := unknownQueue(&d.Reading.Snapshot); unknown {
-				feed.Drop(rank, "unknown", errors.New(f.String()+" is nil"))
-				return
-			}
-		}
 		r := load.FromReading(d.Reading)
 		r.Received, r.Seq, r.Source = d.Received, load.Known(d.Seq), load.SourcePush
-		put(feed, rank, r)
-	}
-}
-
-// put counts a report that the table refuses for what it says. That a handle is
-// dead is no fault of the report.
-func put(feed *load.Feed, rank int, r load.Report) {
-	if err := feed.Put(rank, r); errors.Is(err, load.ErrBadReport) {
-		feed.Drop(rank, "bad_report", err)
+		_ = feed.Put(rank, r) // what the table refuses, it counts
 	}
 }
 

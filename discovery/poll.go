@@ -104,7 +104,7 @@ func (p *poller) take(entries []rankLoad, asked time.Time, moment load.Moment) {
 		}
 		r := load.FromSnapshot(&e.load)
 		r.Received, r.Asked, r.Source = asked, moment, load.SourcePoll
-		put(p.feed, e.rank, r)
+		_ = p.feed.Put(e.rank, r) // what the table refuses, it counts
 	}
 }
 
