@@ -1,0 +1,618 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// counts are the raw counters of a worker's books.
+type counts struct{ picked, left, started, done, tokensPicked, tokensStarted, leaked uint64 }
+
+func countsOf(b *books) counts {
+	return counts{
+		b.picked.Load(), b.left.Load(), b.started.Load(), b.done.Load(),
+		b.tokensPicked.Load(), b.tokensStarted.Load(), b.leaked.Load(),
+	}
+}
+
+func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
+	sent, first, done := Ticket.Sent, Ticket.FirstToken, Ticket.Done
+	const tokens = 40
+	for _, tt := range []struct {
+		name  string
+		marks []func(Ticket)
+		want  counts
+	}{
+		{"no mark", nil, counts{picked: 1, tokensPicked: tokens}},
+		{"sent", []func(Ticket){sent}, counts{picked: 1, left: 1, tokensPicked: tokens}},
+		{"sent twice", []func(Ticket){sent, sent}, counts{picked: 1, left: 1, tokensPicked: tokens}},
+		{"the first token implies that it was sent", []func(Ticket){first}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"sent after the first token adds nothing", []func(Ticket){first, sent}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"sent and the first token", []func(Ticket){sent, first}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"the first token twice", []func(Ticket){sent, first, first}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"done implies all", []func(Ticket){done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"done twice", []func(Ticket){done, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"done after sent", []func(Ticket){sent, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"done after all", []func(Ticket){sent, first, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"the first token after done", []func(Ticket){done, first}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"sent after done", []func(Ticket){first, done, sent, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			table, _ := newTestTable()
+			w, _ := advertised(t, table, "a", Report{}, Report{})
+			k := reserve(t, w, 1, tokens)
+			for _, mark := range tt.marks {
+				mark(k)
+			}
+			if got := countsOf(&w.books); got != tt.want {
+				t.Errorf("the worker's books are %+v\nwant %+v", got, tt.want)
+			}
+			if got := countsOf(w.rankBook(1)); got != tt.want {
+				t.Errorf("the rank's books are %+v\nwant %+v", got, tt.want)
+			}
+			if got := countsOf(w.rankBook(0)); got != (counts{}) {
+				t.Errorf("the other rank's books are %+v", got)
+			}
+			want := Own{
+				InFlight:      int64(tt.want.picked - tt.want.done),
+				Unstarted:     int64(tt.want.picked - tt.want.started),
+				PendingTokens: int64(tt.want.tokensPicked - tt.want.tokensStarted),
+			}
+			if got := w.Own(); got != want || w.InFlight() != want.InFlight || entry(t, w).Own() != want {
+				t.Errorf("it has %+v, want %+v", got, want)
+			}
+			if st := w.Status(); st.InFlight != want.InFlight || st.Unstarted != want.Unstarted || st.PendingTokens != want.PendingTokens ||
+				st.Picked != 1 || st.Leaked != 0 || st.Ranks[1].InFlight != want.InFlight || st.Ranks[0].InFlight != 0 {
+				t.Errorf("the status shows %+v, want %+v", st, want)
+			}
+		})
+	}
+}
+
+func TestTheZeroTicketIsInert(t *testing.T) {
+	var k Ticket
+	k.Sent()
+	k.FirstToken()
+	k.Done()
+	k.Done()
+}
+
+func TestCopiesOfATicketMarkOneRequest(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	k := w.Reserve(NoRank, 10)
+	a, b := k, k
+	a.Sent()
+	b.Sent()
+	a.FirstToken()
+	b.Done()
+	a.Done()
+	k.Done()
+	if got, want := countsOf(&w.books), (counts{1, 1, 1, 1, 10, 10, 0}); got != want {
+		t.Errorf("the books are %+v, want %+v", got, want)
+	}
+}
+
+func TestMarksOfOneTicketFromManyGoroutinesCountOnce(t *testing.T) {
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{}, Report{})
+	const rounds, goroutines = 200, 6
+	for round := range rounds {
+		k := w.Reserve(1, 7)
+		start := make(chan struct{})
+		var all sync.WaitGroup
+		for g := range goroutines {
+			marks := []func(){k.Sent, k.FirstToken, k.Done}
+			rnd := rand.New(rand.NewPCG(uint64(round), uint64(g)))
+			rnd.Shuffle(len(marks), func(i, j int) { marks[i], marks[j] = marks[j], marks[i] })
+			all.Go(func() {
+				<-start
+				for _, mark := range marks {
+					mark()
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		n := uint64(round + 1)
+		want := counts{n, n, n, n, 7 * n, 7 * n, 0}
+		if got := countsOf(&w.books); got != want {
+			t.Fatalf("after %d requests the books are %+v", n, got)
+		}
+		if got := countsOf(w.rankBook(1)); got != want {
+			t.Fatalf("after %d requests the rank's books are %+v", n, got)
+		}
+	}
+}
+
+func TestAStaleTicketCannotTouchTheRequestThatHasItsFlightNow(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	for range 10_000 {
+		old := w.Reserve(NoRank, 1)
+		old.Done()
+		k := w.Reserve(NoRank, 1)
+		if k.flight != old.flight { // another one out of the pool
+			k.Done()
+			continue
+		}
+		before := countsOf(&w.books)
+		old.Sent()
+		old.FirstToken()
+		old.Done()
+		if got := countsOf(&w.books); got != before {
+			t.Fatalf("marks of a request that was done changed the books from %+v to %+v", before, got)
+		}
+		if k.Done(); w.InFlight() != 0 {
+			t.Fatalf("%d in flight after the second request's Done", w.InFlight())
+		}
+		// And the other way round: the new ticket has not lost its marks.
+		again := w.Reserve(NoRank, 1)
+		again.Sent()
+		old.Done()
+		k.Done()
+		if w.InFlight() != 1 {
+			t.Fatalf("%d in flight, want 1", w.InFlight())
+		}
+		again.Done()
+		return
+	}
+	t.Fatal("no flight was ever used again")
+}
+
+func TestStaleTicketsOfManyGoroutinesNeverReleaseAnothersRequest(t *testing.T) {
+	table, _ := newTestTable()
+	workers := []*Worker{table.Add("a", ""), table.Add("b", "")}
+	held := make([]Ticket, len(workers))
+	for i, w := range workers {
+		held[i] = w.Reserve(NoRank, 0)
+	}
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			var old [8]Ticket
+			for i := range 2000 {
+				w := workers[(g+i)%len(workers)]
+				k := w.Reserve(NoRank, 3)
+				if n := w.InFlight(); n < 2 {
+					t.Errorf("%d in flight right after a reservation beside one that is held", n)
+					return
+				}
+				old[i%len(old)].Done()
+				old[(i+3)%len(old)].FirstToken()
+				k.FirstToken()
+				k.Done()
+				old[i%len(old)] = k
+			}
+		})
+	}
+	all.Wait()
+	for i, w := range workers {
+		if got := w.Own(); got.InFlight != 1 {
+			t.Errorf("worker %d has %+v, want one in flight", i, got)
+		}
+		held[i].Done()
+		if got := w.Own(); got != (Own{}) {
+			t.Errorf("worker %d ends with %+v", i, got)
+		}
+	}
+}
+
+func TestWhatIsInFlightIsNeverReadAsNegative(t *testing.T) {
+	table, _ := newTestTable()
+	w, f := advertised(t, table, "a", Report{})
+	var writers, readers sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		writers.Go(func() {
+			for range 20_000 {
+				k := w.Reserve(0, 5)
+				k.FirstToken()
+				k.Done()
+			}
+		})
+	}
+	writers.Go(func() {
+		for range 200 {
+			if err := f.Put(0, Report{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	readers.Go(func() {
+		e := table.View().At(0)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			own := e.Own()
+			n, _ := e.InFlight()
+			depth, _ := e.DepthNow()
+			if own.InFlight < 0 || own.Unstarted < 0 || own.PendingTokens < 0 || n < 0 || depth < 0 {
+				t.Errorf("own %+v, in flight %d, depth %d", own, n, depth)
+				return
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	if got := w.Own(); got != (Own{}) {
+		t.Errorf("it ends with %+v", got)
+	}
+}
+
+func TestNoOneIsDoneBeforeItHasLeftAndStarted(t *testing.T) {
+	// The differences between the counters are what a reader sees; for a request
+	// that is marked by one goroutine they move in order.
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	stop := make(chan struct{})
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			done := w.books.done.Load()
+			started := w.books.started.Load()
+			left := w.books.left.Load()
+			if left < done || started < done {
+				t.Errorf("%d done, %d started, %d left", done, started, left)
+				return
+			}
+		}
+	})
+	for range 200_000 {
+		w.Reserve(NoRank, 0).Done()
+	}
+	close(stop)
+	reader.Wait()
+}
+
+func TestAConditionalReservationFailsIfAnotherCameFirst(t *testing.T) {
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{}, Report{})
+	_, seen := entry(t, w).DepthNow()
+	_, same := entry(t, w).InFlight()
+	if seen != same {
+		t.Fatalf("two readings of an unchanged worker are moments %v and %v", seen, same)
+	}
+	k, ok := w.ReserveIf(seen, 1, 10)
+	if !ok || w.InFlight() != 1 {
+		t.Fatalf("with nobody else about: %v, %d in flight", ok, w.InFlight())
+	}
+	if _, ok := w.ReserveIf(seen, 1, 10); ok {
+		t.Fatal("reserved twice at one moment")
+	}
+	before := countsOf(&w.books)
+	k.Sent()
+	k.FirstToken()
+	if _, ok := w.ReserveIf(seen, 1, 10); ok {
+		t.Fatal("a moment of before the reservation is still good")
+	}
+	k.Done() // fewer in flight, as many picked: that moment is still past
+	if _, ok := w.ReserveIf(seen, 1, 10); ok {
+		t.Fatal("a release brought a past moment back")
+	}
+	if got := countsOf(&w.books); got.picked != before.picked || got.tokensPicked != before.tokensPicked {
+		t.Errorf("failed reservations were counted: %+v after %+v", got, before)
+	}
+	if got := countsOf(w.rankBook(1)); got.picked != 1 {
+		t.Errorf("failed reservations were counted on the rank: %+v", got)
+	}
+	_, now := entry(t, w).InFlight()
+	again, ok := w.ReserveIf(now, NoRank, 0)
+	if !ok {
+		t.Fatal("a fresh moment is refused")
+	}
+	again.Done()
+}
+
+func TestAConditionalReservationOutlivesMarksOfOthers(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	k := reserve(t, w, NoRank, 0)
+	_, seen := entry(t, w).InFlight()
+	k.Sent()
+	k.FirstToken()
+	k.Done() // none of it is a reservation
+	k, ok := w.ReserveIf(seen, NoRank, 0)
+	if !ok {
+		t.Fatal("refused, though nobody else was counted")
+	}
+	k.Done()
+}
+
+func TestARequestWithoutARankCountsOnTheWorkerAlone(t *testing.T) {
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{}, Report{})
+	for _, rank := range []int{NoRank, 2, 1000, maxRanks, 1 << 40, math.MinInt} {
+		k := w.Reserve(rank, 5)
+		if w.InFlight() != 1 || countsOf(w.rankBook(0)).picked != 0 || countsOf(w.rankBook(1)).picked != 0 {
+			t.Errorf("rank %d: %d in flight, and the ranks have %+v and %+v", rank, w.InFlight(), countsOf(w.rankBook(0)), countsOf(w.rankBook(1)))
+		}
+		k.Done()
+		if w.Own() != (Own{}) {
+			t.Errorf("rank %d: it ends with %+v", rank, w.Own())
+		}
+	}
+}
+
+func TestARankThatAppearsWhileARequestIsOutIsNotReleasedForIt(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	k := w.Reserve(0, 5) // it has no rank 0 yet
+	w.Advertise(1)
+	k.FirstToken()
+	k.Done()
+	if got := countsOf(w.rankBook(0)); got != (counts{}) {
+		t.Errorf("the rank's books are %+v", got)
+	}
+	if w.Own() != (Own{}) {
+		t.Errorf("the worker ends with %+v", w.Own())
+	}
+}
+
+func TestTheBooksOfARankSurviveNewAdvertisements(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	w.Advertise(4)
+	k := w.Reserve(3, 5)
+	w.Advertise(1) // rank 3 is gone for now
+	w.Advertise(8)
+	if got := w.Status().Ranks[3].InFlight; got != 1 {
+		t.Errorf("rank 3 has %d in flight, want 1", got)
+	}
+	k.Done()
+	for _, r := range w.Status().Ranks {
+		if r.InFlight != 0 {
+			t.Errorf("rank %d ends with %d in flight", r.Rank, r.InFlight)
+		}
+	}
+}
+
+func TestPromptTokensAreBoundedAndNeverNegative(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	for _, tt := range []struct{ tokens, want int64 }{
+		{0, 0}, {-1, 0}, {math.MinInt64, 0}, {1, 1}, {maxTokens, maxTokens}, {maxTokens + 1, maxTokens}, {math.MaxInt64, maxTokens},
+	} {
+		k := w.Reserve(NoRank, tt.tokens)
+		if got := w.Own().PendingTokens; got != tt.want {
+			t.Errorf("%d prompt tokens are booked as %d, want %d", tt.tokens, got, tt.want)
+		}
+		if k.FirstToken(); w.Own().PendingTokens != 0 {
+			t.Errorf("%d prompt tokens: %d are pending after the first token", tt.tokens, w.Own().PendingTokens)
+		}
+		k.Done()
+	}
+	for _, rank := range []int{NoRank, 0, 1, maxRanks - 1} {
+		r := newRequest(rank, 12345)
+		if r.rank() != rank || r.tokens() != 12345 {
+			t.Errorf("rank %d and 12345 tokens come back as %d and %d", rank, r.rank(), r.tokens())
+		}
+	}
+}
+
+func TestADispatchBetweenTheReportsOfTwoRanksIsCountedOnTop(t *testing.T) {
+	orders := map[string][2]int{"rank 0 reports first": {0, 1}, "rank 1 reports first": {1, 0}}
+	for name, order := range orders {
+		for _, gap := range []time.Duration{0, time.Millisecond} { // 0: clocks are coarse, and drains come in batches
+			t.Run(fmt.Sprintf("%s, %v apart", name, gap), func(t *testing.T) {
+				table, clock := newTestTable()
+				w := table.Add("a", "")
+				f := w.Advertise(2)
+				mustPut(t, f, order[0], Report{Running: 1})
+				clock.advance(gap)
+				reserve(t, w, NoRank, 0).Sent()
+				clock.advance(gap)
+				mustPut(t, f, order[1], Report{Running: 1})
+				if got := depthNow(t, w); got != 3 {
+					t.Errorf("1+1 and one dispatch between the reports is %d, want 3", got)
+				}
+				mustPut(t, f, order[0], Report{Running: 2})
+				if got := depthNow(t, w); got != 3 {
+					t.Errorf("2+1, both since the dispatch, is %d, want 3", got)
+				}
+			})
+		}
+	}
+}
+
+func TestReportsThatArriveOutOfOrderOfTheirTimesNeverHideADispatch(t *testing.T) {
+	// A poll carries the time at which it was asked for and is put when it is answered.
+	table, clock := newTestTable()
+	clock.advance(time.Minute)
+	w := table.Add("a", "")
+	f := w.Advertise(2)
+	asked := clock.now()
+	clock.advance(time.Millisecond)
+	mustPut(t, f, 0, Report{Running: 1})
+	reserve(t, w, NoRank, 0).Sent()
+	mustPut(t, f, 1, Report{Running: 1, Received: asked})
+	if got := depthNow(t, w); got != 3 {
+		t.Errorf("1+1 and one dispatch after rank 0's report is %d, want 3", got)
+	}
+}
+
+func TestWhatIsSentWhileAnEngineIsBeingAskedIsCountedOnTopOfItsAnswer(t *testing.T) {
+	table, clock := newTestTable()
+	w := table.Add("a", "")
+	f := w.Advertise(1)
+	before := reserve(t, w, NoRank, 0)
+	before.Sent()
+	asked, at := f.Moment(), clock.now()
+	clock.advance(time.Second)
+	reserve(t, w, NoRank, 0).Sent()
+	mustPut(t, f, 0, Report{Running: 1, Asked: asked, Received: at, Source: SourcePoll})
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("one in the answer and one sent since the question is %d, want 2", got)
+	}
+	mustPut(t, f, 0, Report{Running: 2, Asked: w.Moment(), Source: SourcePoll})
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("both in the answer is %d, want 2", got)
+	}
+	// A moment of long ago, of another worker or of the future does no harm.
+	for name, moment := range map[string]Moment{
+		"from the beginning": {known: true},
+		"of the future":      {left: math.MaxUint64, known: true},
+		"of another worker":  table.Add("b", "").Moment(),
+	} {
+		mustPut(t, f, 0, Report{Running: 2, Asked: moment, Source: SourcePoll})
+		if got := depthNow(t, w); got < 2 || got > 4 {
+			t.Errorf("a moment %s: 2 reported and 2 in flight make %d", name, got)
+		}
+	}
+}
+
+func TestARequestThatHadNotLeftWhenTheReportCameIsNotInIt(t *testing.T) {
+	table, _ := newTestTable()
+	w, f := advertised(t, table, "a", Report{Running: 1})
+	k := reserve(t, w, NoRank, 0)
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("one picked since the report: depth %d, want 2", got)
+	}
+	mustPut(t, f, 0, Report{Running: 1}) // still in our hands: the engine cannot know of it
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("one picked and not sent: depth %d, want 2", got)
+	}
+	k.Sent()
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("one sent since the report: depth %d, want 2", got)
+	}
+	mustPut(t, f, 0, Report{Running: 2}) // now it is in there
+	if got := depthNow(t, w); got != 2 {
+		t.Errorf("one in the report: depth %d, want 2", got)
+	}
+	k.Done()
+	mustPut(t, f, 0, Report{Running: 1})
+	if got := depthNow(t, w); got != 1 {
+		t.Errorf("none left: depth %d, want 1", got)
+	}
+	if got := w.Status().SinceReport; got != 0 {
+		t.Errorf("the status has %d since the report", got)
+	}
+}
+
+func TestARequestThatIsOverBeforeTheNextReportIsNotAddedToTheLast(t *testing.T) {
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{Running: 1})
+	var tickets []Ticket
+	for range 5 {
+		tickets = append(tickets, reserve(t, w, NoRank, 0))
+	}
+	if got := depthNow(t, w); got != 6 {
+		t.Errorf("five picked since: depth %d, want 6", got)
+	}
+	if got := w.Status().SinceReport; got != 5 {
+		t.Errorf("the status has %d since the report, want 5", got)
+	}
+	for i, k := range tickets {
+		k.Done()
+		if got := depthNow(t, w); got != int64(5-i) {
+			t.Errorf("%d of five over: depth %d, want %d", i+1, got, 5-i)
+		}
+	}
+}
+
+func TestDepthIsNeverUnderCountedWhateverTheMarks(t *testing.T) {
+	// Each request is in the newest report of its worker or it is not. Those that
+	// cannot be, because they had not been sent by then, must all be in the depth.
+	rnd := rand.New(rand.NewPCG(2, 3))
+	for range 200 {
+		table, clock := newTestTable()
+		w := table.Add("a", "")
+		ranks := 1 + rnd.IntN(3)
+		f := w.Advertise(ranks)
+		type request struct {
+			Ticket
+			sent, done bool
+			missed     []bool // by the newest report of each rank
+		}
+		var requests []*request
+		put := func(rank int) {
+			mustPut(t, f, rank, Report{Running: 2})
+			for _, r := range requests {
+				r.missed[rank] = !r.sent
+			}
+		}
+		for rank := range ranks {
+			put(rank)
+		}
+		for range 60 {
+			clock.advance(time.Duration(rnd.IntN(3)))
+			switch rnd.IntN(5) {
+			case 0:
+				put(rnd.IntN(ranks))
+			case 1, 2:
+				r := &request{Ticket: w.Reserve(NoRank, 0), missed: slices.Repeat([]bool{true}, ranks)}
+				requests = append(requests, r)
+			case 3:
+				if len(requests) > 0 {
+					r := requests[rnd.IntN(len(requests))]
+					r.Sent()
+					r.sent = true
+				}
+			case 4:
+				if len(requests) > 0 {
+					r := requests[rnd.IntN(len(requests))]
+					r.Done()
+					r.sent, r.done = true, true
+				}
+			}
+			var missing, inFlight int64
+			for _, r := range requests {
+				if !r.done {
+					inFlight++
+					if slices.Contains(r.missed, true) {
+						missing++
+					}
+				}
+			}
+			reported := int64(2 * ranks)
+			if got := depthNow(t, w); got < reported+missing || got > reported+inFlight {
+				t.Fatalf("depth is %d: %d reported, of %d in flight %d cannot be in every report", got, reported, inFlight, missing)
+			}
+		}
+		for _, r := range requests {
+			r.Done()
+		}
+		if got := depthNow(t, w); got != int64(2*ranks) {
+			t.Fatalf("with nothing in flight the depth is %d, want %d", got, 2*ranks)
+		}
+	}
+}
+
+func TestOwnRequestsAtTheNewestReportAreWhatTheSumsHold(t *testing.T) {
+	table, clock := newTestTable()
+	w := table.Add("a", "")
+	f := w.Advertise(2)
+	put := func(rank int) { clock.advance(1); mustPut(t, f, rank, Report{Running: 1}) }
+	put(0)
+	put(1)
+	a := reserve(t, w, NoRank, 0)
+	reserve(t, w, NoRank, 0)
+	check := func(want int64) {
+		t.Helper()
+		if _, _, own := table.View().Trusted(); own != want || entry(t, w).OwnAtReport() != want {
+			t.Errorf("the sum is %d, the worker has %d, want %d", own, entry(t, w).OwnAtReport(), want)
+		}
+	}
+	check(0)
+	put(0)
+	check(2)
+	a.Done()
+	check(2)
+	put(1)
+	check(1)
+}
