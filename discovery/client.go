@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -87,6 +88,13 @@ func (c *Client) serverInfo(ctx context.Context, u *url.URL) (Advertisement, err
 	}
 }
 
+func (c *Client) timeout() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return DefaultTimeout
+}
+
 func (c *Client) maxRanks() int {
 	if c.MaxRanks > 0 {
 		return c.MaxRanks
@@ -103,10 +111,7 @@ func (c *Client) get(ctx context.Context, worker *url.URL, path, query string, r
 	}
 
 	parent := ctx
-	timeout := c.Timeout
-	if timeout <= 0 {
-		timeout = DefaultTimeout
-	}
+	timeout := c.timeout()
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout(timeout))
 	defer cancel()
 	// network tells the caller giving up from the engine being slow, which only
@@ -179,8 +184,13 @@ func (c *Client) client() *http.Client {
 		hc = *c.HTTP
 	} else {
 		c.once.Do(func() {
+			// A transport goes on dialling for a request that has been given up.
+			// Without bounds of its own, a dead engine that is asked again and
+			// again would collect such dials.
 			c.owned = &http.Transport{
 				Proxy:                  http.ProxyFromEnvironment,
+				DialContext:            (&net.Dialer{Timeout: c.timeout()}).DialContext,
+				TLSHandshakeTimeout:    c.timeout(),
 				ForceAttemptHTTP2:      true,
 				MaxIdleConnsPerHost:    2,
 				IdleConnTimeout:        90 * time.Second,
@@ -218,7 +228,6 @@ var errRedirect = errors.New("redirect to another host, or too many")
 type errTimeout time.Duration
 
 func (e errTimeout) Error() string { return fmt.Sprintf("no answer within %v", time.Duration(e)) }
-func (e errTimeout) Timeout() bool { return true }
 
 // sleep waits for d and reports whether it did to the end.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -203,8 +203,9 @@ func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	for id, m := range f.members {
 		// An id at another URL is another engine: nothing that is known of the
-		// old one is true of it.
-		if t := wanted[id]; t != nil && t.key == m.target.Load().key {
+		// old one is true of it. The same goes for other credentials, because
+		// load.Worker.URL hands them to whoever sends the requests.
+		if t := wanted[id]; t != nil && t.url.String() == m.target.Load().url.String() {
 			continue
 		}
 		delete(f.members, id)
@@ -217,7 +218,7 @@ func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	for _, t := range targets {
 		if m := f.members[t.id]; m != nil {
-			if !m.target.Load().equal(t) { // other credentials, or polling switched
+			if m.target.Load().poll != t.poll {
 				m.target.Store(t)
 				m.nudge()
 			}

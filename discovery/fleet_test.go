@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -662,13 +663,24 @@ func TestIDAtAnotherURLIsAnotherWorker(t *testing.T) {
 			t.Errorf("status %+v", s)
 		}
 
-		// Another spelling, other credentials and polling are not another URL.
-		r.workers(Worker{ID: "x", URL: "HTTP://user:s3cret@B:1/", Poll: true})
+		// Another spelling of it and polling are not another URL.
+		r.workers(Worker{ID: "x", URL: "HTTP://B:1/", Poll: true})
 		if third, _ := r.table.Worker("x"); third != second {
 			t.Error("another incarnation")
 		}
-		if log := r.log.String(); strings.Contains(log, "s3cret") || strings.Contains(fmt.Sprint(r.fleet.Status()), "s3cret") {
-			t.Error("the password is shown")
+
+		// Other credentials are: whoever sends the requests needs them.
+		r.workers(Worker{ID: "x", URL: "http://user:s3cret@b:1"})
+		fourth, _ := r.table.Worker("x")
+		if fourth == second || fourth.URL() != "http://user:s3cret@b:1" {
+			t.Errorf("its URL is %q", fourth.URL())
+		}
+		status, err := json.Marshal(r.fleet.Status())
+		if err != nil || strings.Contains(r.log.String(), "s3cret") || strings.Contains(string(status), "s3cret") {
+			t.Errorf("the password is shown, or %v", err)
+		}
+		if !strings.Contains(string(status), `"outcome":"publishes"`) {
+			t.Errorf("status %s", status)
 		}
 	})
 }

@@ -20,7 +20,7 @@ type member struct {
 	fleet  *Fleet
 	worker *load.Worker
 	cancel context.CancelFunc
-	kick   chan struct{} // the target changed
+	kick   chan struct{} // polling was switched
 
 	target atomic.Pointer[target]
 

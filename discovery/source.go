@@ -60,17 +60,12 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// target is a worker whose URL has been read. Two with equal id and key are the
-// same engine.
+// target is a worker whose URL has been read.
 type target struct {
 	id   string
-	url  *url.URL
-	key  string // URL without user information
+	url  *url.URL // normal, with user information
+	key  string   // the same without
 	poll bool
-}
-
-func (t *target) equal(o *target) bool {
-	return t.id == o.id && t.poll == o.poll && t.url.String() == o.url.String()
 }
 
 // ErrDuplicate is why the second worker of one id is refused.

@@ -97,6 +97,7 @@ func TestStaticEmitsItsSetOnce(t *testing.T) {
 		out := start(t, s)
 		advance(time.Hour)
 		out.expect(t, []string{"http://a:1", "http://b:1"})
+		start(t, StaticWorkers(Worker{ID: "c", URL: "http://c:1"})).expect(t, []string{"http://c:1"})
 		if st := s.(StatusSource).Status(); len(st) != 1 || st[0].Workers != 2 || st[0].Emitted.IsZero() {
 			t.Errorf("status %+v", st)
 		}
