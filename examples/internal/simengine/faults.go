@@ -75,7 +75,8 @@ func (e *Engine) Unmute() error {
 }
 
 // Garbage publishes n broken messages on every rank, of each kind in turn, between
-// the good ones; also while muted.
+// the good ones and also while muted; 0 ends it. A subscriber that falls behind
+// misses some, like any other message.
 func (e *Engine) Garbage(n int) error {
 	return e.withPublisher(func(p *publisher) { p.sendGarbage(max(n, 0)) })
 }

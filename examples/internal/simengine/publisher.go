@@ -23,7 +23,7 @@ var errPortInUse = errors.New("port in use")
 const (
 	// sendHWM is the engine's own: a gauge needs no backlog.
 	sendHWM = 8
-	// garbagePace keeps broken messages from filling that backlog and being shed.
+	// garbagePace keeps most broken messages from being shed at that backlog.
 	garbagePace = 2 * time.Millisecond
 	statTopic   = "load"
 )
@@ -109,10 +109,10 @@ func (p *publisher) mute(until time.Time) {
 	nudge(p.wake)
 }
 
-// sendGarbage queues n broken messages for every rank.
+// sendGarbage has n broken messages sent by every rank; 0 stops it.
 func (p *publisher) sendGarbage(n int) {
 	p.mu.Lock()
-	p.garbage += n
+	p.garbage = n
 	p.mu.Unlock()
 	nudge(p.wake)
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestEngineSaysWhereItIsAndEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	stdout, w := io.Pipe()
+	ended := make(chan error, 1)
+	var stderr bytes.Buffer
+	go func() {
+		err := run(ctx, []string{"-ranks", "2", "-time-scale", "1000"}, w, &stderr)
+		w.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	var out strings.Builder
+	described := regexp.MustCompile(`^engine  (http://127\.0\.0\.1:\d+)\nadmin   http://127\.0\.0\.1:\d+/sim/ .*\nload 0  tcp://127\.0\.0\.1:\d+\nload 1  tcp://127\.0\.0\.1:\d+\n$`)
+	buf := make([]byte, 256)
+	for !described.MatchString(out.String()) {
+		n, err := stdout.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q; %s", err, out.String(), stderr.String())
+		}
+		out.Write(buf[:n])
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get(described.FindStringSubmatch(out.String())[1] + "/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(stderr.String(), "engine ends") {
+		t.Errorf("no last word in the log: %q", stderr.String())
+	}
+}
+
+func TestFlags(t *testing.T) {
+	c, err := parseFlags(strings.Fields("-listen 0.0.0.0:30000 -ranks 4 -wire load_snapshot -speed 0.5 -time-scale 2 -kv-base-port 5557 "+
+		"-replay-base-port 5558 -kv-tokens 1000 -max-running 8 -max-queue 9 -model m -no-load-socket -admin= -max-tokens 7 -stream-interval 3"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := simengine.Config{
+		Listen: "0.0.0.0:30000", Ranks: 4, Wire: simengine.WireLoadSnapshot, Speed: 0.5, TimeScale: 2, KVPortBase: 5557,
+		ReplayPortBase: 5558, KVTokens: 1000, MaxRunning: 8, MaxQueue: 9, Model: "m", NoLoadSocket: true, MaxTokens: 7, StreamInterval: 3,
+	}
+	if c != want {
+		t.Errorf("flags give\n%+v, want\n%+v", c, want)
+	}
+	if c, err = parseFlags([]string{"-kv-base-port", "auto"}, io.Discard); err != nil || c.KVPortBase != 0 {
+		t.Errorf("automatic ports: %d, %v", c.KVPortBase, err)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, args := range []string{"-wire load", "-kv-base-port 65536", "-kv-base-port -1", "-ranks many", "extra"} {
+		if _, err := parseFlags(strings.Fields(args), io.Discard); err == nil {
+			t.Errorf("%s was accepted", args)
+		}
+	}
+	if err := run(t.Context(), []string{"-ranks", "-3"}, io.Discard, io.Discard); err == nil {
+		t.Error("an engine of -3 ranks started")
+	}
+}
+
+func TestHelpNamesEveryFault(t *testing.T) {
+	var help bytes.Buffer
+	if _, err := parseFlags([]string{"-help"}, &help); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-help: %v", err)
+	}
+	for _, name := range []string{"mute", "unmute", "die", "restart", "garbage", "slow", "fail"} {
+		if !strings.Contains(help.String(), "POST /sim/"+name) {
+			t.Errorf("-help is silent about %s", name)
+		}
+	}
+}
