@@ -210,6 +210,9 @@ func TestEngineThatCannotBeAskedIsPolled(t *testing.T) {
 		if s := r.status(idA); s.Outcome != OutcomeCouldNotTell || !s.Poll.Active {
 			t.Errorf("status %+v", s)
 		}
+		r.urls(idA) // switched off: what was polled does not linger
+		advance(time.Second)
+		r.untrusted(idA, load.NoAnswer, "status 500")
 	})
 }
 
