@@ -1,0 +1,83 @@
+// Command gateway is an OpenAI-compatible reverse proxy that sends each request
+// to the inference engine that Plimsoll picks.
+//
+//	go run ./gateway -workers http://10.0.0.1:30000,http://10.0.0.2:30000
+//	curl -s 127.0.0.1:8080/v1/chat/completions -d '{"messages":[{"role":"user","content":"hello"}]}'
+//	curl -s 127.0.0.1:8080/status
+//
+// The gateway itself is package internal/gateway; read its doc.go first.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process the hard way
+	switch err := run(ctx, os.Args[1:], os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "gateway:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends and the gateway has drained.
+func run(ctx context.Context, args []string, stderr io.Writer) error {
+	config, err := parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	if err := config.Validate(); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	g, err := gateway.New(config)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", config.Listen)
+	if err != nil {
+		g.Close()
+		return err
+	}
+	config.Logger.Info("gateway listens", "address", listener.Addr().String())
+	return g.Serve(ctx, listener)
+}
+
+// parse reads the configuration file, if one is named, and the flags, which are
+// stronger.
+func parse(args []string, stderr io.Writer) (gateway.Config, error) {
+	config := gateway.Config{Listen: "127.0.0.1:8080"}
+	var file string
+	var level slog.Level
+	flags := newFlags(&config, &file, &level)
+	flags.SetOutput(stderr)
+	if err := flags.Parse(args); err != nil {
+		return config, err
+	}
+	if flags.NArg() > 0 {
+		return config, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if file != "" {
+		if err := config.ReadFile(file); err != nil {
+			return config, err
+		}
+		if err := flags.Parse(args); err != nil { // again, over what the file said
+			return config, err
+		}
+	}
+	config.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	return config, nil
+}

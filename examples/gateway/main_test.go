@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gateway.json")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestFlagsAreStrongerThanTheFile(t *testing.T) {
+	path := write(t, `{"listen": ":1", "workers": ["http://a:1"], "policy": "random", "freshness": "2s", "poll": true}`)
+	c, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if c.Listen != ":1" || c.Policy != "least_depth" || strings.Join(c.Workers, " ") != "http://b:1 http://c:1" ||
+		c.Freshness != gateway.Duration(2*time.Second) || !c.Poll || c.DNS == nil || c.DNS.Port != 30000 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func TestMistakesEndTheProgram(t *testing.T) {
+	for _, args := range [][]string{
+		{},
+		{"engine:30000"},
+		{"-workers", "engine:30000"},
+		{"-workers", "http://engine:30000", "-policy", "best"},
+		{"-workers", "http://engine:30000", "-policy-config", `{"x":1}`},
+		{"-workers", "http://engine:30000", "-signal", "none"},
+		{"-workers", "http://engine:30000", "-freshness", "5"},
+		{"-workers", "http://engine:30000", "-listen", "nowhere"},
+		{"-dns", "engines"},
+		{"-dns", "engines:http"},
+		{"-config", "/nonexistent/gateway.json"},
+		{"-config", write(t, `{"polices": "random"}`)},
+	} {
+		if err := run(t.Context(), args, io.Discard); err == nil {
+			t.Errorf("%q: no error", args)
+		} else {
+			t.Logf("%q: %v", args, err)
+		}
+	}
+	var usage strings.Builder
+	if err := run(t.Context(), []string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) || !strings.Contains(usage.String(), "-policy") {
+		t.Errorf("help: %v, %q", err, usage.String())
+	}
+}
+
+func TestSignalEndsIt(t *testing.T) {
+	ctx, signal := context.WithCancel(t.Context())
+	signal()
+	if err := run(ctx, []string{"-workers", "http://127.0.0.1:1", "-listen", "127.0.0.1:0"}, io.Discard); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+// call is one request of a client, through all its attempts. One goroutine owns
+// it.
+type call struct {
+	r      *http.Request
+	id     string
+	body   []byte
+	tokens load.Maybe[int64]
+	tried  []*load.Worker
+
+	// For the log.
+	began  time.Time
+	pick   selector.Pick // the newest
+	status int           // sent to the client; 0: none
+	first  time.Duration // until the first byte of an answer
+	bytes  int64
+	err    error
+}
+
+// newCall reads a request. The body is kept whole: an attempt that failed has
+// used it up, and the next engine must get the same.
+func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, error) {
+	c := &call{r: r, id: r.Header.Get(requestIDHeader), began: time.Now()}
+	if c.id == "" {
+		c.id = rand.Text()
+	}
+	var err error
+	if c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		return c, err
+	}
+	c.tokens = promptTokens(c.body)
+	return c, nil
+}
+
+// request is what the selector is to know of the call.
+func (c *call) request() selector.Request {
+	r := selector.Request{ID: c.id, PromptTokens: c.tokens}
+	if len(c.tried) > 0 {
+		r.Filter = func(w *load.Worker) bool { return !slices.Contains(c.tried, w) }
+	}
+	return r
+}
+
+// outgoing is the request to an engine.
+func (c *call) outgoing(ctx context.Context, w *load.Worker) (*http.Request, error) {
+	u, err := url.Parse(w.URL())
+	if err != nil {
+		return nil, err
+	}
+	user := u.User
+	u.User = nil
+	u = u.JoinPath(c.r.URL.EscapedPath())
+	u.RawQuery = c.r.URL.RawQuery
+	var body io.Reader
+	if len(c.body) > 0 {
+		body = bytes.NewReader(c.body)
+	}
+	out, err := http.NewRequestWithContext(ctx, c.r.Method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	out.Header = requestHeader(c.r, c.id)
+	if user != nil && out.Header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		out.SetBasicAuth(user.Username(), password)
+	}
+	return out, nil
+}
+
+// log writes the one line there is about a request. A smooth one is of interest
+// to nobody but a debugger.
+func (c *call) log(logger *slog.Logger) {
+	level := slog.LevelDebug
+	if c.err != nil || len(c.tried) > 1 || c.status >= http.StatusInternalServerError {
+		level = slog.LevelInfo
+	}
+	attrs := []slog.Attr{
+		slog.String("id", c.id),
+		slog.String("method", c.r.Method),
+		slog.String("path", c.r.URL.Path),
+		slog.Int("status", c.status),
+		slog.String("pick", c.pick.String()),
+		slog.Int("tries", len(c.tried)),
+		slog.String("prompt_tokens", c.tokens.String()),
+		slog.Duration("first_byte", c.first),
+		slog.Duration("took", time.Since(c.began)),
+		slog.Int64("bytes", c.bytes),
+	}
+	if c.err != nil {
+		attrs = append(attrs, slog.Any("error", c.err))
+	}
+	logger.LogAttrs(context.WithoutCancel(c.r.Context()), level, "request", attrs...)
+}
+
+// badBody says what to answer to a body that could not be read.
+func badBody(err error) *failure {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return failed(http.StatusRequestEntityTooLarge, fmt.Errorf("the request is longer than %d bytes", tooLarge.Limit))
+	}
+	return failed(http.StatusBadRequest, fmt.Errorf("the request could not be read: %w", err))
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/discovery"
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+// Config configures a gateway. In a file it is a JSON object:
+//
+//	{
+//	  "listen": ":8080",
+//	  "workers": ["http://10.0.0.1:30000", "http://10.0.0.2:30000"],
+//	  "policy": "cache_aware",
+//	  "policy_config": {"balance_abs": 16},
+//	  "freshness": "5s"
+//	}
+//
+// What is missing takes its default.
+type Config struct {
+	Listen string `json:"listen"` // default 127.0.0.1:8080
+
+	// Where the engines are. At least one of the three; their union is taken.
+	Workers     []string `json:"workers"`      // URLs
+	WorkersFile string   `json:"workers_file"` // see discovery.File; read again when it changes
+	DNS         *DNS     `json:"dns"`
+
+	Policy       string          `json:"policy"` // default power_of_two
+	PolicyConfig json.RawMessage `json:"policy_config"`
+	Signal       selector.Signal `json:"signal"` // default calibrated
+
+	Freshness    Duration `json:"freshness"`     // how long a report is trusted; default 5s
+	Poll         bool     `json:"poll"`          // poll /v1/loads of engines without load sockets
+	PollInterval Duration `json:"poll_interval"` // default 1s
+
+	Tries         int      `json:"tries"`          // engines that a request is sent to at most; default 3
+	MaxBody       int64    `json:"max_body"`       // bytes of a request; default 16 MiB
+	ProbeInterval Duration `json:"probe_interval"` // of /health; default 2s
+
+	DrainDelay   Duration `json:"drain_delay"`   // between /health turning 503 and closing the door; default 0
+	DrainTimeout Duration `json:"drain_timeout"` // for requests in flight at the end; default 30s
+
+	Logger *slog.Logger `json:"-"` // default: none
+}
+
+// DNS is a name that stands for the engines.
+type DNS struct {
+	Name     string   `json:"name"`
+	Port     int      `json:"port"`     // unless srv
+	SRV      bool     `json:"srv"`      // name is that of SRV records
+	Scheme   string   `json:"scheme"`   // default http
+	Interval Duration `json:"interval"` // default 30s
+}
+
+// Duration is a time.Duration that is written like 1.5s.
+type Duration time.Duration
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalText writes what UnmarshalText reads.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a duration such as 1.5s. JSON strings and flags come here.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as 500ms or 5s", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// ReadFile reads a configuration file into c. What the file does not mention
+// stays as it is.
+func (c *Config) ReadFile(path string) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(content))
+	dec.DisallowUnknownFields() // a misspelt key must not mean the default
+	if err := dec.Decode(c); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("%s: more than one value", path)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	orDefault(&c.Listen, "127.0.0.1:8080")
+	orDefault(&c.Policy, selector.PowerOfTwoName)
+	orDefault(&c.Freshness, Duration(load.DefaultWindow))
+	orDefault(&c.PollInterval, Duration(discovery.DefaultPollInterval))
+	orDefault(&c.Tries, 3)
+	orDefault(&c.MaxBody, 16<<20)
+	orDefault(&c.ProbeInterval, Duration(2*time.Second))
+	orDefault(&c.DrainTimeout, Duration(30*time.Second))
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}
+
+// Validate reports everything that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	if len(c.Workers) == 0 && c.WorkersFile == "" && c.DNS == nil {
+		wrong("no engines: want workers, workers_file or dns")
+	}
+	for _, w := range c.Workers {
+		// The fleet would only refuse it in its status. What an operator has
+		// typed can be told to them at once.
+		if u, err := url.Parse(w); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			wrong("workers: %q is not a URL such as http://10.0.0.1:30000", w)
+		}
+	}
+	if d := c.DNS; d != nil {
+		if d.Name == "" {
+			wrong("dns: name is missing")
+		}
+		if d.Interval < 0 {
+			wrong("dns: interval is negative")
+		}
+		if !d.SRV && (d.Port < 1 || d.Port > 65535) {
+			wrong("dns: port is %d, want 1 to 65535, or srv", d.Port)
+		}
+		if d.Scheme != "" && d.Scheme != "http" && d.Scheme != "https" {
+			wrong("dns: scheme is %q, want http or https", d.Scheme)
+		}
+	}
+	if _, err := selector.NewPolicy(c.Policy, c.PolicyConfig); err != nil {
+		wrong("policy: %w", err)
+	}
+	for _, d := range []struct {
+		name  string
+		value Duration
+	}{
+		{"freshness", c.Freshness}, {"poll_interval", c.PollInterval}, {"probe_interval", c.ProbeInterval},
+		{"drain_delay", c.DrainDelay}, {"drain_timeout", c.DrainTimeout},
+	} {
+		if d.value < 0 {
+			wrong("%s is %v, and must not be negative", d.name, d.value)
+		}
+	}
+	if f := time.Duration(c.Freshness); f > 0 && f < 100*time.Millisecond {
+		// An engine at rest reports once a second.
+		wrong("freshness is %v: no engine reports that often", f)
+	}
+	if c.Tries < 0 || c.MaxBody < 0 {
+		wrong("tries and max_body must not be negative")
+	}
+	return errors.Join(errs...)
+}
+
+// source puts the configured sources of workers together.
+func (c Config) source() discovery.Source {
+	var sources []discovery.Source
+	if len(c.Workers) > 0 {
+		sources = append(sources, discovery.Static(c.Workers...))
+	}
+	if c.WorkersFile != "" {
+		sources = append(sources, &discovery.File{Path: c.WorkersFile, Logger: c.Logger})
+	}
+	if d := c.DNS; d != nil {
+		sources = append(sources, &discovery.DNS{
+			Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme,
+			Interval: time.Duration(d.Interval), Logger: c.Logger,
+		})
+	}
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	return discovery.Merge(sources...)
+}

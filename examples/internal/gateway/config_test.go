@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
+	engine := []string{"http://10.0.0.1:30000"}
+	for want, c := range map[string]Config{
+		"no engines":                    {},
+		`"10.0.0.1:30000" is not a URL`: {Workers: []string{"10.0.0.1:30000"}},
+		`"ftp://x" is not a URL`:        {Workers: []string{"ftp://x"}},
+		"dns: name is missing":          {DNS: &DNS{Port: 1}},
+		"dns: port is 0":                {DNS: &DNS{Name: "engines"}},
+		`dns: scheme is "tcp"`:          {DNS: &DNS{Name: "engines", Port: 1, Scheme: "tcp"}},
+		`unknown policy "leastdepth"; did you mean "least_depth"?`:       {Workers: engine, Policy: "leastdepth"},
+		"bad policy configuration for cache_aware: match_threshold is 2": {Workers: engine, Policy: "cache_aware", PolicyConfig: []byte(`{"match_threshold":2}`)},
+		"freshness is -1s, and must not be negative":                     {Workers: engine, Freshness: Duration(-time.Second)},
+		"freshness is 1ms: no engine reports that often":                 {Workers: engine, Freshness: Duration(time.Millisecond)},
+		"drain_timeout is -1s":                                           {Workers: engine, DrainTimeout: Duration(-time.Second)},
+		"tries and max_body":                                             {Workers: engine, Tries: -1},
+	} {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want something with %q", err, want)
+		}
+		if _, err := New(c); err == nil {
+			t.Errorf("New takes what is wrong with %q", want)
+		}
+	}
+}
+
+func TestConfigFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gateway.json")
+	read := func(content string) (c Config, err error) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err = c.ReadFile(path)
+		return c, err
+	}
+	c, err := read(`{"workers": ["http://10.0.0.1:30000"], "workers_file": "f", "dns": {"name": "engines", "srv": true},
+		"policy": "cache_aware", "policy_config": {"balance_abs": 16}, "signal": "uniform", "freshness": "2.5s", "poll": true}`)
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Freshness != Duration(2500*time.Millisecond) || c.Signal != selector.Uniform || !c.Poll || !c.DNS.SRV {
+		t.Errorf("got %+v", c)
+	}
+
+	for content, want := range map[string]string{
+		`{"worker": []}`:         `unknown field "worker"`,
+		`{"freshness": "fast"}`:  `"fast" is not a duration`,
+		`{"freshness": 5}`:       "cannot unmarshal number",
+		`{"signal": "both"}`:     `unknown signal "both"`,
+		`{"poll": true} {}`:      "more than one value",
+		`{"workers": "http://"}`: "cannot unmarshal string",
+		``:                       "EOF",
+	} {
+		if _, err := read(content); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want something with %q and the path", content, err, want)
+		}
+	}
+	if err := c.ReadFile(path + ".missing"); err == nil {
+		t.Error("read a file that is not there")
+	}
+}

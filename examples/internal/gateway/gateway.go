@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/discovery"
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
+	"github.com/plimsoll-go/plimsoll/snapshot/zmqsub"
+)
+
+// Gateway routes requests to a fleet of engines. Make one with [New], and end it
+// with [Gateway.Serve] or [Gateway.Close].
+type Gateway struct {
+	// immutable
+	config     Config
+	logger     *slog.Logger
+	table      *load.Table
+	subscriber *zmqsub.Subscriber // nil: no load sockets
+	fleet      *discovery.Fleet
+	transport  *http.Transport
+	health     *health
+	began      time.Time
+
+	selector atomic.Pointer[selector.Selector]
+	draining atomic.Bool
+	counts   counts
+}
+
+// New wires a gateway. Nothing is asked of any engine before Serve.
+func New(c Config) (*Gateway, error) {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{
+		config:    c,
+		logger:    c.Logger,
+		table:     load.NewTable(load.Config{Window: time.Duration(c.Freshness)}),
+		transport: newTransport(),
+		began:     time.Now(),
+	}
+	g.health = newHealth(g.table, g.transport, time.Duration(c.ProbeInterval), c.Logger)
+	if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
+		return nil, err
+	}
+
+	wiring := discovery.Config{
+		Table:        g.table,
+		Source:       c.source(),
+		Logger:       c.Logger,
+		PollAll:      c.Poll,
+		PollInterval: time.Duration(c.PollInterval),
+	}
+	switch subscriber, err := zmqsub.New(zmqsub.Config{Silence: time.Duration(c.Freshness), Logger: c.Logger}); {
+	case err == nil:
+		g.subscriber, wiring.Subscriber = subscriber, subscriber
+	case errors.Is(err, zmqsub.ErrNoCgo) && c.Poll:
+		// Polling still works. Without it, every pick would go by this gateway's
+		// own counts, and nobody would know why.
+		c.Logger.Warn("no load sockets in this build, only polling", "error", err)
+	default:
+		return nil, err
+	}
+	g.fleet = discovery.NewFleet(wiring)
+	return g, nil
+}
+
+// SetPolicy changes the policy for the requests to come. A selector holds no
+// load and no books, the table does, so this can be done under traffic.
+func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
+	policy, err := selector.NewPolicy(name, config)
+	if err != nil {
+		return err
+	}
+	g.selector.Store(selector.New(g.table, selector.Config{Policy: policy, Signal: g.config.Signal}))
+	return nil
+}
+
+// Table returns what is known of the engines' load.
+func (g *Gateway) Table() *load.Table { return g.table }
+
+// Close frees what New has opened. Serve does it too.
+func (g *Gateway) Close() error {
+	g.transport.CloseIdleConnections()
+	if g.subscriber == nil {
+		return nil
+	}
+	return g.subscriber.Close()
+}
+
+// newTransport returns the connections to all engines. It is used without a
+// Client: redirects, cookies and content decoding are between client and engine.
+func newTransport() *http.Transport {
+	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
+	return &http.Transport{
+		DialContext: dialer.DialContext,
+		// The default keeps two idle connections per host, and a burst would dial
+		// nearly every request anew. As many as run at once on an engine are kept.
+		MaxIdleConnsPerHost: 512,
+		// Uvicorn, which SGLang serves with, closes a connection that was idle for
+		// 5 seconds. Whoever writes a request to it at that moment has lost it.
+		IdleConnTimeout:    4 * time.Second,
+		DisableCompression: true, // a body is passed on as it is
+		WriteBufferSize:    64 << 10,
+	}
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// Handler returns what the gateway serves.
+func (g *Gateway) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/", g.proxy) // chat/completions, completions, embeddings, what comes next
+	mux.HandleFunc("GET /v1/models", g.proxy)
+	mux.HandleFunc("GET /health", g.serveHealth)
+	mux.HandleFunc("GET /status", g.serveStatus)
+	return mux
+}
+
+// proxy sends a request to one engine after another until one answers. Usually
+// that is the first.
+func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
+	c, err := newCall(w, r, g.config.MaxBody)
+	w.Header().Set(requestIDHeader, c.id)
+	defer c.log(g.logger)
+	if err != nil {
+		c.fail(w, badBody(err))
+		return
+	}
+	g.counts.request()
+
+	var last *failure
+	for len(c.tried) < g.config.Tries {
+		pick, err := g.selector.Load().Pick(c.request())
+		if err != nil {
+			// There is no engine at all, or none that has not been tried.
+			if last == nil {
+				last = failed(http.StatusServiceUnavailable, err)
+			}
+			break
+		}
+		c.pick, c.tried = pick, append(c.tried, pick.Worker)
+		g.counts.pick(pick)
+		if last = g.attempt(w, c, pick); last == nil {
+			return
+		}
+		g.counts.failure(last)
+	}
+	c.fail(w, last)
+}
+
+// failure is an attempt, or a whole request, of which the client has seen
+// nothing.
+type failure struct {
+	status int
+	header http.Header // of the engine's answer, if there was one
+	body   []byte
+	err    error
+}
+
+// failed makes a failure in the form in which OpenAI's API tells it.
+func failed(status int, err error) *failure {
+	type apiError struct {
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    string `json:"code"`
+	}
+	kind, code := "server_error", "gateway_error"
+	switch {
+	case status < http.StatusInternalServerError:
+		kind, code = "invalid_request_error", "invalid_request"
+	case status == http.StatusServiceUnavailable:
+		code = "no_engine"
+	}
+	body, _ := json.Marshal(map[string]apiError{"error": {Message: err.Error(), Type: kind, Code: code}})
+	h := http.Header{"Content-Type": {"application/json"}}
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	return &failure{status: status, header: h, body: body, err: err}
+}
+
+// fail tells the client of the failure of the last attempt: of all of them, the
+// one that it could still act on.
+func (c *call) fail(w http.ResponseWriter, f *failure) {
+	if len(c.tried) > 0 {
+		w.Header().Set(workerHeader, c.pick.Worker.ID())
+		w.Header().Set(pickHeader, c.pick.String())
+	}
+	setResponseHeader(w, f.header)
+	w.Header().Del("Content-Length") // the body may have been cut to a bound
+	c.status, c.err = f.status, f.err
+	w.WriteHeader(f.status)
+	n, _ := w.Write(f.body) // an error here is a client that has left
+	c.bytes = int64(n)
+}

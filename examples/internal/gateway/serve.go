@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Serve serves on l until ctx ends, then drains and returns nil. It works once.
+//
+// Draining: /health turns 503; after DrainDelay nothing new is accepted; requests
+// in flight may finish within DrainTimeout, and are cut after it. Load goes on
+// being listened to meanwhile: a retry in the last second is to be a good pick
+// too.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	defer g.Close()
+
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() {
+		if err := g.fleet.Run(background); err != nil {
+			g.logger.Error("fleet ended", "error", err)
+		}
+	})
+	wg.Go(func() { g.health.run(background) })
+
+	server := &http.Server{
+		Handler:           g.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(serverLog{g.logger}, "", 0),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	g.drain(server)
+	<-ended
+	return nil
+}
+
+func (g *Gateway) drain(server *http.Server) {
+	g.logger.Info("draining", "delay", g.config.DrainDelay.String(), "timeout", g.config.DrainTimeout.String())
+	g.draining.Store(true)
+	if d := time.Duration(g.config.DrainDelay); d > 0 {
+		time.Sleep(d)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(g.config.DrainTimeout))
+	defer cancel()
+	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		g.logger.Warn("requests were still in flight, and are cut")
+		server.Close()
+	}
+}
+
+// serverLog takes what net/http complains of.
+type serverLog struct{ logger *slog.Logger }
+
+func (s serverLog) Write(b []byte) (int, error) {
+	s.logger.Warn("http server", "msg", string(b))
+	return len(b), nil
+}

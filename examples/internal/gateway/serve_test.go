@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+func TestDrainLetsRequestsFinish(t *testing.T) {
+	arrived, finish := make(chan struct{}), make(chan struct{})
+	g := start(t, Config{Workers: []string{backend(t, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "first, ")
+		http.NewResponseController(w).Flush()
+		close(arrived)
+		<-finish
+		io.WriteString(w, "last")
+	})}})
+	res := g.post(t, `{"prompt":"hello"}`)
+	<-arrived
+	g.drain()
+
+	// The handler is asked directly: the door may be shut already.
+	waitFor(t, "health to turn", func() bool {
+		rec := httptest.NewRecorder()
+		g.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/health", nil))
+		return rec.Code == http.StatusServiceUnavailable
+	})
+	waitFor(t, "the door to shut", func() bool {
+		res, err := http.Get(g.url + "/health")
+		if err == nil {
+			res.Body.Close()
+		}
+		return err != nil
+	})
+	close(finish)
+	if got := text(t, res); got != "first, last" {
+		t.Errorf("got %q", got)
+	}
+	if err := <-g.ended; err != nil {
+		t.Error(err)
+	}
+	g.settled(t)
+}
+
+func TestDrainIsBounded(t *testing.T) {
+	arrived := make(chan struct{})
+	g := start(t, Config{
+		DrainTimeout: Duration(20 * time.Millisecond),
+		Workers: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "first, ")
+			http.NewResponseController(w).Flush()
+			close(arrived)
+			<-r.Context().Done()
+		})},
+	})
+	res := g.post(t, `{"prompt":"hello"}`)
+	<-arrived
+	g.drain()
+	if got, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("%q looks like a whole answer", got)
+	}
+	if err := <-g.ended; err != nil {
+		t.Error(err)
+	}
+	g.settled(t)
+}
