@@ -19,7 +19,8 @@ type Config struct {
 
 	// Silence is how long a rank may say nothing before it gets a fresh
 	// connection, because a half-open link and a pod restarted at the same
-	// address look alike. The wait doubles with every fruitless attempt, up to
+	// address look alike, and because libzmq itself gives up a peer that breaks
+	// its protocol. The wait doubles with every fruitless attempt, up to
 	// a minute (or Silence, if that is longer). 0 means 5 s.
 	Silence time.Duration
 

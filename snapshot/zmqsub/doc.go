@@ -64,8 +64,9 @@
 // It does not know workers, ranks or weights: an endpoint is an endpoint, and
 // whoever subscribed knows which rank that is, whatever the payload says. It
 // does not route on topics, use CURVE or speak ipc. A frame above the size
-// limit of the socket makes libzmq drop the connection unseen; that shows as
-// silence and as reconnects. It cannot bound the number of frames in one
+// limit of the socket, or a peer that does not speak ZeroMQ, makes libzmq drop
+// the connection unseen and not come back by itself; that shows as silence, and
+// is cured by the fresh connection that follows. It cannot bound the number of frames in one
 // message, which libzmq collects before it shows any of them; the reconnect
 // after silence frees them.
 package zmqsub

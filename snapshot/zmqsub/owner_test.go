@@ -15,7 +15,7 @@ import (
 const rank0, rank1 = "tcp://10.0.0.1:5557", "tcp://10.0.0.1:5558"
 
 // check that every message is accounted for exactly once.
-func checkBooks(t *testing.T, c Counts) {
+func checkBooks(t testing.TB, c Counts) {
 	t.Helper()
 	if c.Messages != c.Delivered+c.Superseded+c.TotalDropped() {
 		t.Errorf("%d messages are not %d delivered + %d superseded + %d dropped %v",

@@ -5,6 +5,7 @@ package zmqsub
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,7 +27,8 @@ const (
 	receiveBuffer = 64 << 10
 
 	// sizeHeadroom times MaxPayload is ZMQ_MAXMSGSIZE. libzmq answers a larger
-	// frame by dropping the connection without a word; below that, an oversized
+	// frame by dropping the connection without a word, and for good: a breach of
+	// protocol is not something it reconnects after. Below that, an oversized
 	// payload can be counted and its neighbours used.
 	sizeHeadroom = 4
 )
@@ -94,6 +96,13 @@ type zmqPort struct {
 	subs   map[*zmq.Socket]*subscription // holds every socket, so that no finalizer closes one
 	ready  []*subscription
 
+	// awake is set while a wake-up is on its way, so that there is no second one
+	// behind it. A high-water mark of 1 would not do: the sender learns that its
+	// message was read when it next processes commands, which zmq_send skips if
+	// it did so within the last millisecond; until then it says "full" to an
+	// owner that has gone back to sleep.
+	awake atomic.Bool
+
 	wakeMu sync.Mutex
 	waker  *zmq.Socket // guarded by wakeMu; nil once closed
 }
@@ -105,12 +114,11 @@ func (p *zmqPort) openWake(address string) (err error) {
 	if p.waker, err = newSocket(p.bus.ctx, zmq.PUSH); err != nil {
 		return err
 	}
-	// One wake-up pending is as good as many.
-	for _, set := range []error{
-		p.woken.SetRcvhwm(1), p.waker.SetSndhwm(1), p.woken.SetLinger(0), p.waker.SetLinger(0),
+	for _, err := range []error{
+		p.woken.SetRcvhwm(0), p.waker.SetSndhwm(0), p.woken.SetLinger(0), p.waker.SetLinger(0),
 	} {
-		if set != nil {
-			return set
+		if err != nil {
+			return err
 		}
 	}
 	if err := p.woken.Bind(address); err != nil {
@@ -204,23 +212,32 @@ func (p *zmqPort) clearWake() {
 	for {
 		_, err := p.woken.RecvBytes(zmq.DONTWAIT)
 		if err != nil && zmq.AsErrno(err) != zmq.Errno(syscall.EINTR) {
-			return
+			break
 		}
 	}
+	// Now, before the owner looks at what it was woken for: whoever finds the
+	// flag set has left that behind already, and it will be seen.
+	p.awake.Store(false)
 }
 
 func (p *zmqPort) wake() {
+	if p.awake.Swap(true) {
+		return
+	}
 	p.wakeMu.Lock()
 	defer p.wakeMu.Unlock()
 	if p.waker == nil {
 		return
 	}
 	for {
-		// EAGAIN means that a wake-up is pending already.
 		_, err := p.waker.SendBytes(nil, zmq.DONTWAIT)
-		if zmq.AsErrno(err) != zmq.Errno(syscall.EINTR) {
-			return
+		if zmq.AsErrno(err) == zmq.Errno(syscall.EINTR) {
+			continue
 		}
+		if err != nil {
+			p.awake.Store(false)
+		}
+		return
 	}
 }
 

@@ -1,0 +1,134 @@
+//go:build cgo && linux
+
+package zmqsub
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/snapshot"
+)
+
+// entries counts what /proc lists of this process.
+func entries(t testing.TB, dir string) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// descriptorsBack waits until the process has as few descriptors as before.
+func descriptorsBack(t testing.TB, before int) {
+	t.Helper()
+	eventually(t, "the descriptors to be closed", func() bool { return entries(t, "fd") <= before })
+}
+
+func TestClosingDoesNotWaitForDeadPeers(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	peers := int(min(1024, (limit.Cur-100)/2)) // each takes two descriptors
+	if peers < 256 {
+		t.Skipf("the descriptor limit of %d is too low", limit.Cur)
+	}
+	// Some refuse, some accept and say nothing, some let the SYN go unanswered
+	// (192.0.2.0/24 is nobody's).
+	refusing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	endpoints := []string{"tcp://" + refusing.Addr().String(), "tcp://" + mute.Addr().String(), "tcp://192.0.2.1:5557"}
+
+	descriptors, threads := entries(t, "fd"), entries(t, "task")
+	s := newSubscriber(t, Config{Silence: 100 * time.Millisecond, ReconnectMax: 100 * time.Millisecond})
+	start := time.Now()
+	for i := range peers {
+		subscribe(t, s, endpoints[i%len(endpoints)], func(snapshot.Delivery) {})
+	}
+	subscribed := time.Now()
+	// All of them have been replaced at least once: the closing is in the thick
+	// of it.
+	eventually(t, "fresh connections", func() bool { return s.Stats().Reconnects >= uint64(peers) })
+	if n := entries(t, "task") - threads; n > 32 {
+		t.Errorf("%d more threads for %d sockets", n, peers)
+	}
+	closing := time.Now()
+	closeSubscriber(t, s)
+	t.Logf("%d dead peers: subscribed in %v, closed in %v", peers, subscribed.Sub(start), time.Since(closing))
+	descriptorsBack(t, descriptors)
+}
+
+func TestStoppedSubscriptionsGiveTheirDescriptorsBack(t *testing.T) {
+	s := newSubscriber(t, Config{})
+	descriptors := entries(t, "fd")
+	for range 20 {
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				stop, err := s.Subscribe(fmt.Sprintf("tcp://127.0.0.1:%d", i+1), func(snapshot.Delivery) {})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				stop()
+			})
+		}
+		wg.Wait()
+	}
+	descriptorsBack(t, descriptors)
+}
+
+func TestOutOfDescriptorsSubscribeSaysSo(t *testing.T) {
+	p := publish(t, newContext(t), "tcp://127.0.0.1:*")
+	s := newSubscriber(t, Config{})
+	var in inbox
+	subscribe(t, s, p.endpoint, in.deliver)
+	p.await()
+
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = uint64(entries(t, "fd") + 20)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	restore := sync.OnceFunc(func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	})
+	defer restore()
+	var err error
+	for range 100 {
+		if _, err = s.Subscribe("tcp://127.0.0.1:1", func(snapshot.Delivery) {}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, ErrLimit) {
+		t.Errorf("Subscribe: %v, want ErrLimit", err)
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("New found descriptors where there are none")
+	}
+	p.send(message(1))
+	eventually(t, "the subscription that was there before", in.has(1))
+	restore()
+	subscribe(t, s, "tcp://127.0.0.1:1", func(snapshot.Delivery) {})
+}
