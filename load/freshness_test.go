@@ -152,7 +152,7 @@ func TestAReportFromTheBeginningOfTimeIsStaleAndOwnsNothing(t *testing.T) {
 	f := w.Advertise(1)
 	mustPut(t, f, 0, Report{Running: 1, Received: time.Time{}.Add(1), Source: SourceHost})
 	wantUntrusted(t, w, Stale)
-	if rank := w.Status().Ranks[0]; rank.Fresh || rank.Age <= 0 || !rank.Reported {
+	if rank := w.Status().Ranks[0]; rank.Fresh || rank.Age <= 0 || rank.Report == nil {
 		t.Errorf("the rank is fresh %v at an age of %v", rank.Fresh, rank.Age)
 	}
 	mustPut(t, f, 0, Report{Running: 2, Source: SourcePoll})

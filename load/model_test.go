@@ -548,7 +548,7 @@ func (m *model) checkStatus() {
 		}
 		for rank, r := range w.ranks {
 			got := st.Ranks[rank]
-			if got.Rank != rank || got.Reported != (r != nil) || got.Reports != w.taken[rank] {
+			if got.Rank != rank || (got.Report != nil) != (r != nil) || got.Reports != w.taken[rank] {
 				m.fatalf("status of rank %d of %s is %+v, want %d reports", rank, st.ID, got, w.taken[rank])
 			}
 			if r != nil && (got.Fresh != (m.now()-r.received <= int64(testWindow)) || int64(got.Age) != m.now()-r.received) {

@@ -12,34 +12,34 @@ import (
 // dialect. Running and Waiting are always known: a message without them is not
 // a report.
 type Report struct {
-	Running int64 // requests in the running batch
-	Waiting int64 // requests queued
+	Running int64 `json:"running"` // requests in the running batch
+	Waiting int64 `json:"waiting"` // requests queued
 
-	WaitingTokens Maybe[int64] // prompt tokens queued that are still to be computed
+	WaitingTokens Maybe[int64] `json:"waiting_tokens"` // prompt tokens queued that are still to be computed
 
 	// KVUsed and KVCapacity are in the engine's own unit, tokens or pages: only
 	// their ratio means anything across engines. A known capacity of 0 says that
 	// the engine is still booting.
-	KVUsed     Maybe[int64]
-	KVCapacity Maybe[int64]
-	KVUsage    Maybe[float64] // share of the KV cache in use, 0 to 1
+	KVUsed     Maybe[int64]   `json:"kv_used"`
+	KVCapacity Maybe[int64]   `json:"kv_capacity"`
+	KVUsage    Maybe[float64] `json:"kv_usage"` // share of the KV cache in use, 0 to 1
 
-	MaxRunning Maybe[int64] // requests that the engine runs at most at once
+	MaxRunning Maybe[int64] `json:"max_running"` // requests that the engine runs at most at once
 
-	PrefillTokens Maybe[int64] // prompt tokens computed since the engine started
-	PrefillBusyUS Maybe[int64] // microseconds spent computing them
+	PrefillTokens Maybe[int64] `json:"prefill_tokens"`  // prompt tokens computed since the engine started
+	PrefillBusyUS Maybe[int64] `json:"prefill_busy_us"` // microseconds spent computing them
 
-	EngineTime Maybe[float64] // the engine's wall clock, Unix seconds; shown, never compared
-	Received   time.Time      // when it got here; the zero time means now
-	Seq        Maybe[int64]   // sequence number of the transport; informational
+	EngineTime Maybe[float64] `json:"engine_time"` // the engine's wall clock, Unix seconds; shown, never compared
+	Received   time.Time      `json:"received"`    // when it got here; the zero time means now
+	Seq        Maybe[int64]   `json:"seq"`         // sequence number of the transport; informational
 
 	// Asked is, for a report that was asked for, the moment before the question:
 	// the engine may have answered before it saw what was sent since. The zero
 	// Moment is that of the Put.
 	Asked Moment `json:"-"`
 
-	Source Source
-	Flaws  Flaws
+	Source Source `json:"source"`
+	Flaws  Flaws  `json:"flaws,omitempty"`
 }
 
 // Source says how a report got here. Where two sources feed one rank, the
@@ -67,6 +67,23 @@ func (s Source) String() string {
 // MarshalText encodes the source as its name.
 func (s Source) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText decodes what MarshalText encodes.
+func (s *Source) UnmarshalText(b []byte) error { return byName(s, b, SourceHost) }
+
+// byName finds the value up to last that has the name.
+func byName[T interface {
+	~uint8
+	fmt.Stringer
+}](v *T, name []byte, last T) error {
+	for i := T(0); i <= last; i++ {
+		if i.String() == string(name) {
+			*v = i
+			return nil
+		}
+	}
+	return fmt.Errorf("load: unknown name %q", name)
+}
+
 // Flaws says what was wrong with a report that was taken all the same. What is
 // named here was made unknown; the table counts flawed reports per rank.
 type Flaws uint8
@@ -83,15 +100,38 @@ const (
 
 func (f Flaws) String() string {
 	var names []string
-	for _, flaw := range [...]struct {
-		bit  Flaws
-		name string
-	}{{FlawField, "field"}, {FlawKVUsed, "kv_used"}, {FlawKVUsage, "kv_usage"}} {
+	for _, flaw := range flawNames {
 		if f&flaw.bit != 0 {
 			names = append(names, flaw.name)
 		}
 	}
 	return strings.Join(names, ",")
+}
+
+var flawNames = [...]struct {
+	bit  Flaws
+	name string
+}{{FlawField, "field"}, {FlawKVUsed, "kv_used"}, {FlawKVUsage, "kv_usage"}}
+
+// MarshalText encodes the flaws as their names, separated by commas.
+func (f Flaws) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText decodes what MarshalText encodes.
+func (f *Flaws) UnmarshalText(b []byte) error {
+	*f = 0
+	for name := range strings.SplitSeq(string(b), ",") {
+		known := name == ""
+		for _, flaw := range flawNames {
+			if flaw.name == name {
+				*f |= flaw.bit
+				known = true
+			}
+		}
+		if !known {
+			return fmt.Errorf("load: unknown flaw %q", name)
+		}
+	}
+	return nil
 }
 
 // Errors that a Put returns. None of them needs handling: a report that is not
@@ -112,6 +152,22 @@ var (
 	// can be.
 	ErrBadReport = errors.New("load: report with an impossible number")
 )
+
+// load fields that a report may carry, for what has never been anything but 0.
+var fieldNames = [...]string{"running", "waiting", "waiting_tokens", "kv_used", "kv_capacity", "kv_usage", "max_running", "prefill_tokens", "prefill_busy_us"}
+
+// nonzero has the bit of each of fieldNames set that is known and not 0.
+func (r *Report) nonzero() (set uint16) {
+	for i, isSet := range [len(fieldNames)]bool{
+		r.Running != 0, r.Waiting != 0, r.WaitingTokens.value != 0, r.KVUsed.value != 0, r.KVCapacity.value != 0,
+		r.KVUsage.value != 0, r.MaxRunning.value != 0, r.PrefillTokens.value != 0, r.PrefillBusyUS.value != 0,
+	} {
+		if isSet {
+			set |= 1 << i
+		}
+	}
+	return set
+}
 
 // depth is the number of requests at the rank.
 func (r *Report) depth() int64 { return addSat(r.Running, r.Waiting) }

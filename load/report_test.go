@@ -102,7 +102,7 @@ func TestReportsWithImpossibleNumbersAreRefusedOrHaveThemMadeUnknown(t *testing.
 			stats := w.Status().Ranks[0]
 			if tt.error != nil {
 				wantUntrusted(t, w, NeverReported)
-				if stats.Reported || stats.Reports != 0 || len(stats.Dropped) == 0 {
+				if (stats.Report != nil) || stats.Reports != 0 || len(stats.Dropped) == 0 {
 					t.Errorf("a refused report is counted as %d taken and %v dropped", stats.Reports, stats.Dropped)
 				}
 				return

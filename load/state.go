@@ -38,6 +38,9 @@ func (w Why) String() string {
 // MarshalText encodes the reason as its name.
 func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
+// UnmarshalText decodes what MarshalText encodes.
+func (w *Why) UnmarshalText(b []byte) error { return byName(w, b, Booting) }
+
 // state is what is known of one worker. It is immutable once published.
 type state struct {
 	// What a pick reads of each candidate, on one cache line.

@@ -35,27 +35,33 @@ type WorkerStatus struct {
 // RankStatus is what is known of one rank.
 type RankStatus struct {
 	Rank     int               `json:"rank"`
-	Reported bool              `json:"reported"` // at least once
 	Fresh    bool              `json:"fresh"`
-	Age      time.Duration     `json:"age_ns"` // of the newest report; without any, the time since the feed began
-	Report   Report            `json:"report"`
+	Age      time.Duration     `json:"age_ns"`    // of the newest report; without any, the time since the feed began
+	Report   *Report           `json:"report"`    // the newest; nil if there has been none
 	InFlight int64             `json:"in_flight"` // own requests pinned to this rank
 	Reports  uint64            `json:"reports"`   // taken
 	Flawed   uint64            `json:"flawed"`    // of those, with something made unknown
 	Dropped  map[string]uint64 `json:"dropped"`   // messages not taken, by reason
 	LastDrop string            `json:"last_drop"` // the newest drop's error
+
+	// NeverNonzero names what has been 0 or unknown in every report of this feed.
+	// An engine that renamed a field looks like one that has nothing to report in
+	// it; a count that is 0 under load for hours is worth a look.
+	NeverNonzero []string `json:"never_nonzero"`
 }
 
 // rankStats counts what came in for one rank of one feed. Guarded by Table.mu.
 type rankStats struct {
 	reports  uint64
 	flawed   uint64
+	nonzero  uint16 // see Report.nonzero, of all reports
 	dropped  map[string]uint64
 	lastDrop error
 }
 
 func (s *rankStats) report(r *Report) {
 	s.reports++
+	s.nonzero |= r.nonzero()
 	if r.Flaws != 0 {
 		s.flawed++
 	}
@@ -144,8 +150,13 @@ func (w *Worker) rankStatusLocked(rank int, r *rankState, now int64) RankStatus 
 		}
 		return rs
 	}
-	rs.Reported = true
-	rs.Report = r.report
+	report := r.report
+	rs.Report = &report
+	for i, name := range fieldNames {
+		if stats.nonzero&(1<<i) == 0 {
+			rs.NeverNonzero = append(rs.NeverNonzero, name)
+		}
+	}
 	rs.Age = time.Duration(max(now-r.received, 0))
 	rs.Fresh = int64(rs.Age) <= w.table.window
 	return rs
@@ -166,16 +177,16 @@ func (w *Worker) reasonLocked(s *state, ranks []RankStatus) string {
 	var never, stale, booting []string
 	for _, r := range ranks {
 		name := fmt.Sprint(r.Rank)
-		switch capacity, ok := r.Report.KVCapacity.Get(); {
-		case !r.Reported && s.advertised:
+		switch {
+		case r.Report == nil && s.advertised:
 			if r.LastDrop != "" {
 				name += " (last message dropped: " + r.LastDrop + ")"
 			}
 			never = append(never, name)
-		case !r.Reported:
+		case r.Report == nil:
 		case !r.Fresh:
 			stale = append(stale, fmt.Sprintf("%s (%v old)", name, r.Age.Round(time.Millisecond)))
-		case ok && capacity == 0:
+		case r.Report.KVCapacity.Or(1) == 0:
 			booting = append(booting, name)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,11 +172,11 @@ func TestARankThatNeverReportedShowsForHowLong(t *testing.T) {
 	mustPut(t, f, 0, Report{})
 	clock.advance(time.Second)
 	ranks := w.Status().Ranks
-	if got := ranks[1]; got.Reported || got.Fresh || got.Age != 4*time.Second {
-		t.Errorf("the silent rank is reported %v, fresh %v, for %v", got.Reported, got.Fresh, got.Age)
+	if got := ranks[1]; (got.Report != nil) || got.Fresh || got.Age != 4*time.Second {
+		t.Errorf("the silent rank is reported %v, fresh %v, for %v", (got.Report != nil), got.Fresh, got.Age)
 	}
-	if got := ranks[0]; !got.Reported || !got.Fresh || got.Age != time.Second {
-		t.Errorf("the other rank is reported %v, fresh %v, for %v", got.Reported, got.Fresh, got.Age)
+	if got := ranks[0]; got.Report == nil || !got.Fresh || got.Age != time.Second {
+		t.Errorf("the other rank is reported %v, fresh %v, for %v", (got.Report != nil), got.Fresh, got.Age)
 	}
 }
 
@@ -246,10 +247,39 @@ func TestStatusIsValidJSONWhateverWasReported(t *testing.T) {
 		t.Errorf("a worker without ranks has %v", ranks)
 	}
 	rank := byID["full"]["ranks"].([]any)[0].(map[string]any)
-	if rank["reported"] != true || rank["fresh"] != true || rank["report"] == nil {
+	if rank["fresh"] != true || rank["report"] == nil {
 		t.Errorf("a rank of the full worker is %v", rank)
 	}
-	if never := byID["silent"]["ranks"].([]any)[0].(map[string]any); never["reported"] != false || never["fresh"] != false {
+	if never := byID["silent"]["ranks"].([]any)[0].(map[string]any); never["report"] != nil || never["fresh"] != false {
 		t.Errorf("a rank of the silent worker is %v", never)
+	}
+	var back []WorkerStatus
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatalf("the status cannot be read back: %v", err)
+	}
+}
+
+// A field that an engine renamed and one that it has nothing to say in look alike
+// on the wire. The status names what has never been anything but 0.
+func TestFieldThatIsGoneFromTheWireIsNamedAsNeverNonzero(t *testing.T) {
+	tab := NewTable(Config{})
+	w := tab.Add("a", "")
+	f := w.Advertise(1)
+	put := func(r Report) {
+		t.Helper()
+		if err := f.Put(0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(Report{Running: 4, KVUsed: Known[int64](1), KVCapacity: Known[int64](10)})
+	put(Report{KVCapacity: Known[int64](10)})
+	want := []string{"waiting", "waiting_tokens", "kv_usage", "max_running", "prefill_tokens", "prefill_busy_us"}
+	if got := w.Status().Ranks[0].NeverNonzero; !slices.Equal(got, want) {
+		t.Errorf("never nonzero: %v, want %v", got, want)
+	}
+	f = w.Advertise(1)
+	put(Report{Waiting: 1})
+	if got := w.Status().Ranks[0].NeverNonzero; slices.Contains(got, "waiting") || !slices.Contains(got, "running") {
+		t.Errorf("after a new feed, never nonzero: %v", got)
 	}
 }
