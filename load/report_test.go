@@ -1,8 +1,11 @@
 package load
 
 import (
+	"encoding"
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"testing"
 )
 
@@ -102,7 +105,7 @@ func TestReportsWithImpossibleNumbersAreRefusedOrHaveThemMadeUnknown(t *testing.
 			stats := w.Status().Ranks[0]
 			if tt.error != nil {
 				wantUntrusted(t, w, NeverReported)
-				if (stats.Report != nil) || stats.Reports != 0 || len(stats.Dropped) == 0 {
+				if stats.Report != nil || stats.Reports != 0 || len(stats.Dropped) == 0 {
 					t.Errorf("a refused report is counted as %d taken and %v dropped", stats.Reports, stats.Dropped)
 				}
 				return
@@ -186,21 +189,33 @@ func TestSumsOverWorkersWithTheLargestDepthsDoNotOverflow(t *testing.T) {
 }
 
 func TestNamesOfSourcesFlawsAndReasons(t *testing.T) {
-	for got, want := range map[string]string{
-		SourcePoll.String(): "poll", SourcePush.String(): "push", SourceHost.String(): "host",
-		Source(0).String(): "unknown",
-		Trusted.String():   "trusted", NoFeed.String(): "no_feed", NoAnswer.String(): "no_answer",
-		NotPublishing.String(): "not_publishing", NeverReported.String(): "never_reported",
-		Stale.String(): "stale", Booting.String(): "booting",
-		(FlawField | FlawKVUsage).String():                "field,kv_usage",
-		(FlawField | FlawKVUsed | FlawKVUsage).String():   "field,kv_used,kv_usage",
-		Flaws(0).String() + "(no flaw prints as nothing)": "(no flaw prints as nothing)",
+	type named interface {
+		fmt.Stringer
+		encoding.TextMarshaler
+	}
+	for _, tt := range []struct {
+		v    named
+		back encoding.TextUnmarshaler
+		want string
+	}{
+		{SourcePoll, new(Source), "poll"}, {SourcePush, new(Source), "push"}, {SourceHost, new(Source), "host"}, {Source(0), new(Source), "unknown"},
+		{Trusted, new(Why), "trusted"}, {NoFeed, new(Why), "no_feed"}, {NoAnswer, new(Why), "no_answer"},
+		{NotPublishing, new(Why), "not_publishing"}, {NeverReported, new(Why), "never_reported"},
+		{Stale, new(Why), "stale"}, {Booting, new(Why), "booting"},
+		{FlawField | FlawKVUsage, new(Flaws), "field,kv_usage"}, {FlawKVUsed, new(Flaws), "kv_used"}, {Flaws(0), new(Flaws), ""},
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+		b, err := tt.v.MarshalText()
+		if err != nil || string(b) != tt.want || tt.v.String() != tt.want {
+			t.Errorf("%#v is %q, encoded %q (%v), want %q", tt.v, tt.v, b, err, tt.want)
+		}
+		if err := tt.back.UnmarshalText(b); err != nil || reflect.ValueOf(tt.back).Elem().Interface() != tt.v {
+			t.Errorf("%q is decoded as %v (%v)", b, tt.back, err)
+		}
+		if tt.back.UnmarshalText([]byte("no such name")) == nil {
+			t.Errorf("a %T was decoded from nonsense", tt.v)
 		}
 	}
-	if got := Why(99).String(); got != "unknown" {
-		t.Errorf("an unheard-of reason prints as %q", got)
+	if Why(99).String() != "unknown" || Source(99).String() != "unknown" {
+		t.Errorf("unheard-of values print as %q and %q", Why(99), Source(99))
 	}
 }

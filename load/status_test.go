@@ -172,11 +172,11 @@ func TestARankThatNeverReportedShowsForHowLong(t *testing.T) {
 	mustPut(t, f, 0, Report{})
 	clock.advance(time.Second)
 	ranks := w.Status().Ranks
-	if got := ranks[1]; (got.Report != nil) || got.Fresh || got.Age != 4*time.Second {
-		t.Errorf("the silent rank is reported %v, fresh %v, for %v", (got.Report != nil), got.Fresh, got.Age)
+	if got := ranks[1]; got.Report != nil || got.Fresh || got.Age != 4*time.Second {
+		t.Errorf("the silent rank is reported %v, fresh %v, for %v", got.Report != nil, got.Fresh, got.Age)
 	}
 	if got := ranks[0]; got.Report == nil || !got.Fresh || got.Age != time.Second {
-		t.Errorf("the other rank is reported %v, fresh %v, for %v", (got.Report != nil), got.Fresh, got.Age)
+		t.Errorf("the other rank is reported %v, fresh %v, for %v", got.Report != nil, got.Fresh, got.Age)
 	}
 }
 
@@ -256,6 +256,10 @@ func TestStatusIsValidJSONWhateverWasReported(t *testing.T) {
 	var back []WorkerStatus
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatalf("the status cannot be read back: %v", err)
+	}
+	again, err := json.Marshal(back)
+	if err != nil || string(again) != string(b) {
+		t.Errorf("the status was\n%s\nand after reading it back is\n%s (%v)", b, again, err)
 	}
 }
 
