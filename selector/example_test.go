@@ -1,0 +1,142 @@
+package selector_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+// A gateway's handler: pick, send, and mark what becomes of the request.
+func ExampleSelector_Pick() {
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(w, r.Body)
+	}))
+	defer engine.Close()
+
+	table := load.NewTable(load.Config{})
+	worker := table.Add("engine-0", engine.URL)
+	sel := selector.New(table, selector.Config{})
+
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		pick, err := sel.Pick(selector.Request{ID: r.Header.Get("X-Request-Id")})
+		if err != nil { // there is nobody to send it to
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		// Deferred, so that a client that goes away and a handler that panics
+		// release the worker, too.
+		defer pick.Done()
+
+		ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			WroteRequest: func(httptrace.WroteRequestInfo) { pick.Sent() }, // its next report counts it
+		})
+		req, err := http.NewRequestWithContext(ctx, r.Method, pick.Worker.URL()+r.URL.Path, r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusTooManyRequests {
+			pick.Worker.MarkOverloaded()
+		}
+		w.WriteHeader(resp.StatusCode)
+
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := resp.Body.Read(buf)
+			if n > 0 {
+				pick.FirstToken() // of which only the first call counts
+				w.Write(buf[:n])
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+
+	answer := httptest.NewRecorder()
+	handler(answer, httptest.NewRequest("POST", "/generate", strings.NewReader("Hello.")))
+	fmt.Println(answer.Code, answer.Body)
+	fmt.Println("in flight:", worker.InFlight())
+	// Output:
+	// 200 Hello.
+	// in flight: 0
+}
+
+// sticky is a policy of a host's own: requests of one session go to one worker, as
+// long as it is there, and the sessions of one that leaves spread over the others.
+type sticky struct{}
+
+func (sticky) Name() string { return "sticky" }
+
+func (sticky) Choose(d *selector.Decision) selector.Choice {
+	best, highest := 0, uint64(0)
+	for i := range d.Len() {
+		h := fnv.New64a()
+		io.WriteString(h, d.Request.ID)
+		io.WriteString(h, d.Entry(i).Worker().ID())
+		if weight := h.Sum64(); weight >= highest {
+			best, highest = i, weight
+		}
+	}
+	return selector.Choice{
+		Candidate: d.Candidate(best),
+		Reason:    selector.Turn,
+		Blind:     true, // by no load: another pick of the same worker changes nothing
+	}
+}
+
+// A host can bring a policy of its own.
+func ExamplePolicy() {
+	table := load.NewTable(load.Config{})
+	for _, id := range []string{"a", "b", "c", "d"} {
+		table.Add(id, "")
+	}
+	sel := selector.New(table, selector.Config{Policy: sticky{}})
+
+	route := func(session string) *load.Worker {
+		pick, err := sel.Pick(selector.Request{ID: session})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer pick.Done()
+		return pick.Worker
+	}
+	first := route("session-1")
+	fmt.Println("the same worker again:", route("session-1") == first)
+	first.SetHealthy(false)
+	fmt.Println("another while it is ill:", route("session-1") != first)
+	first.SetHealthy(true)
+	fmt.Println("and back:", route("session-1") == first)
+	// Output:
+	// the same worker again: true
+	// another while it is ill: true
+	// and back: true
+}
+
+// Policies can be named in a configuration file.
+func ExampleNewPolicy() {
+	policy, err := selector.NewPolicy("cache_aware", []byte(`{"balance_abs": 64, "ties": "rotate"}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(policy.Name())
+	_, err = selector.NewPolicy("least-depth", nil)
+	fmt.Println(err)
+	// Output:
+	// cache_aware
+	// selector: unknown policy "least-depth"; did you mean "least_depth"? (have cache_aware, least_depth, least_request, power_of_two, random, round_robin)
+}
