@@ -1,0 +1,54 @@
+# Everything that is done with this repository. `make help` lists it.
+
+# Examples: make bench COUNT=10 BENCH=Pick, make fuzz FUZZTIME=5m,
+# make demo ARGS=-short, make demo KEEP=1
+COUNT ?= 1
+BENCH ?= .
+BENCHTIME ?= 1s
+BENCHPKG ?= ./snapshot ./load ./selector
+FUZZTIME ?= 60s
+SGLANG_VERSION ?= 0.5.23
+TESTFLAGS ?=
+
+# Works in every module: the modules of the tools are not those of the code.
+STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
+
+.PHONY: help deps demo test bench fuzz conformance lint fmt tidy ci
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+deps: ## check Go, and install a C compiler and libzmq where they are missing
+	@.ci/deps.sh
+
+demo: deps ## compare the policies on simulated engines (ARGS=-short: quicker; KEEP=1: leave it running)
+	cd examples && go run ./demo $(if $(KEEP),-keep) $(ARGS)
+
+# The race detector needs cgo on most platforms, and is not there on all.
+test: deps ## run all tests of all modules
+	@race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; else echo 'no race detector here: testing without it'; fi; \
+	.ci/each go test $$race $(TESTFLAGS) ./...
+
+bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
+	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG)
+
+fuzz: deps ## run every fuzz target for FUZZTIME
+	@.ci/fuzz.sh $(FUZZTIME)
+
+conformance: deps ## run the engine's own publisher against the subscriber (SGLANG_VERSION=)
+	@SGLANG_VERSION='$(SGLANG_VERSION)' .ci/conformance.sh
+
+lint: deps ## check formatting, go vet and staticcheck
+	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && if [ -n "$$unformatted" ]; then echo 'not formatted (make fmt):'; echo "$$unformatted"; exit 1; fi
+	@.ci/each go vet -tags=conformance ./...
+	@.ci/each $(STATICCHECK) -tags=conformance ./...
+
+fmt: ## format all Go files
+	git ls-files -z '*.go' | xargs -0 gofmt -w
+
+tidy: ## tidy every go.mod
+	@.ci/each go mod tidy
+	cd .ci/tools && go mod tidy
+
+ci: ## what decides whether a change is good
+	@.ci/run

@@ -1,0 +1,2 @@
+// Package archtest holds the tests of what may import what.
+package archtest
