@@ -24,8 +24,8 @@
 // Nothing on the wire says when a message was sent, and a high-water mark keeps
 // the oldest messages. A receive time therefore only means something once a
 // backlog has been worked off: after a large drain the messages are held until
-// the socket has been quiet for some milliseconds, or for at most settleLimit,
-// and only then is the newest delivered. What sits in the peer's own buffers,
+// the socket has been quiet for some milliseconds, or for at most 100 ms, and
+// only then is the newest delivered. What sits in the peer's own buffers,
 // a network round trip away, cannot be seen from here; it is corrected when it
 // arrives.
 //
@@ -41,10 +41,12 @@
 // only during the call.
 //
 // stop waits for a call of that deliver in progress, so that none is running or
-// begins once stop has returned. Do not call it while holding a lock that
-// deliver takes. Inside a deliver function, be it of this subscription or of
-// another one, stop does not wait (it would wait for itself); no later call
-// begins there either. Close does the same for all subscriptions.
+// begins once stop has returned. Inside a deliver function, be it of this
+// subscription or of another one, stop does not wait (it would wait for
+// itself); no later call begins there either. Close does the same for all
+// subscriptions, and Subscribe waits for an owner to be free. So none of the
+// three may be called while holding a lock that deliver takes, nor by another
+// goroutine that deliver waits for.
 //
 // A panic in deliver is not recovered: it ends the process, as in any
 // goroutine. An owner that went on would hide a bug that makes a rank look
@@ -53,11 +55,12 @@
 // # Bounds
 //
 // Per subscription: one descriptor for the socket and one for its connection,
-// receiveQueue messages in libzmq and receiveBuffer bytes in the kernel. Per
-// wake and socket: drainFrames frames or drainBytes bytes; a publisher that
-// sends faster waits for the next round, and TCP makes it drop on its own side.
-// Rounds are at least roundEvery apart while messages flow, so one Poll over
-// all sockets of an owner serves many messages; an idle owner sleeps.
+// 256 messages in libzmq and 64 KiB in the kernel (which doubles that). Per wake
+// and socket: 1024 frames or 1 MiB; a publisher that sends faster waits for the
+// next round, and TCP makes it drop on its own side.
+// Rounds are some milliseconds apart while messages flow (see roundEvery), so
+// that one Poll over all sockets of an owner serves many messages; the first
+// message after a pause is taken at once, and an idle owner sleeps.
 //
 // # What it will not do
 //

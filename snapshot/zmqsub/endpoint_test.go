@@ -47,3 +47,28 @@ func TestEndpointsThatCannotBeDialledAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParseEndpoint(f *testing.F) {
+	for _, seed := range []string{"tcp://10.0.0.1:5557", "tcp://[fe80::1%eth0]:1", "tcp://name:65535", "tcp://*:1", "tcp://[::ffff:1.2.3.4]:9"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, endpoint string) {
+		got, err := parseEndpoint(endpoint)
+		if err != nil {
+			if !errors.Is(err, ErrEndpoint) {
+				t.Errorf("%q: %v", endpoint, err)
+			}
+			return
+		}
+		if got.port == 0 || got.addr.IsValid() == (got.host != "") {
+			t.Errorf("%q: %+v", endpoint, got)
+		}
+		// What is handed to libzmq is safe whatever came in, and means the same.
+		if got.addr.IsValid() {
+			again, err := parseEndpoint(dialString(got.addr, got.port))
+			if err != nil || again != got {
+				t.Errorf("%q: %+v, again %+v, %v", endpoint, got, again, err)
+			}
+		}
+	})
+}

@@ -226,7 +226,7 @@ func TestRoundsArePacedWhileMessagesFlow(t *testing.T) {
 			src.push(message(i))
 			time.Sleep(100 * time.Microsecond)
 		}
-		time.Sleep(roundEvery)
+		time.Sleep(2 * roundEvery)
 		if r, _ := in.last(); r.Seq != 9999 {
 			t.Errorf("last delivery: %+v", r)
 		}
@@ -418,7 +418,7 @@ func TestFloodOfBadMessagesIsNoFloodOfCallbacks(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(roundEvery)
+		time.Sleep(2 * roundEvery)
 		if n, limit := len(in.all()), int(time.Second/roundEvery)*11/10; n > limit {
 			t.Errorf("%d callbacks, want at most %d", n, limit)
 		}

@@ -197,3 +197,12 @@ func TestSubscribeRefusesWhatCannotWork(t *testing.T) {
 		}
 	})
 }
+
+func TestGoroutinesAreToldApart(t *testing.T) {
+	mine := goroutineID()
+	theirs := make(chan uint64)
+	go func() { theirs <- goroutineID() }()
+	if other := <-theirs; mine == 0 || other == 0 || mine == other || mine != goroutineID() {
+		t.Errorf("goroutines %d and %d", mine, other)
+	}
+}

@@ -121,15 +121,30 @@ func (p *zmqPort) openWake(address string) (err error) {
 			return err
 		}
 	}
-	if err := p.woken.Bind(address); err != nil {
+	if err := uninterrupted(func() error { return p.woken.Bind(address) }); err != nil {
 		return err
 	}
-	return p.waker.Connect(address)
+	return uninterrupted(func() error { return p.waker.Connect(address) })
 }
 
+// uninterrupted repeats a call that a signal cut short before it did anything.
+// That happens in earnest: the Go runtime preempts goroutines with signals.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !interrupted(err) {
+			return err
+		}
+	}
+}
+
+func interrupted(err error) bool { return zmq.AsErrno(err) == zmq.Errno(syscall.EINTR) }
+
 // newSocket exists because zmq4 returns a half-made socket with its error.
-func newSocket(ctx *zmq.Context, t zmq.Type) (*zmq.Socket, error) {
-	soc, err := ctx.NewSocket(t)
+func newSocket(ctx *zmq.Context, t zmq.Type) (soc *zmq.Socket, err error) {
+	err = uninterrupted(func() error {
+		soc, err = ctx.NewSocket(t)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +207,7 @@ func (p *zmqPort) wait(d time.Duration) ([]*subscription, error) {
 	}
 	polled, err := p.poller.Poll(d)
 	if err != nil {
-		if zmq.AsErrno(err) == zmq.Errno(syscall.EINTR) {
+		if interrupted(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("zmqsub: poll: %w", err)
@@ -211,7 +226,7 @@ func (p *zmqPort) wait(d time.Duration) ([]*subscription, error) {
 func (p *zmqPort) clearWake() {
 	for {
 		_, err := p.woken.RecvBytes(zmq.DONTWAIT)
-		if err != nil && zmq.AsErrno(err) != zmq.Errno(syscall.EINTR) {
+		if err != nil && !interrupted(err) {
 			break
 		}
 	}
@@ -229,15 +244,11 @@ func (p *zmqPort) wake() {
 	if p.waker == nil {
 		return
 	}
-	for {
+	if err := uninterrupted(func() error {
 		_, err := p.waker.SendBytes(nil, zmq.DONTWAIT)
-		if zmq.AsErrno(err) == zmq.Errno(syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			p.awake.Store(false)
-		}
-		return
+		return err
+	}); err != nil {
+		p.awake.Store(false)
 	}
 }
 
@@ -263,7 +274,7 @@ type zmqSource struct {
 }
 
 func (s *zmqSource) connect(address string) error {
-	if err := s.soc.Connect(address); err != nil {
+	if err := uninterrupted(func() error { return s.soc.Connect(address) }); err != nil {
 		return fmt.Errorf("zmqsub: connect %s: %w", address, err)
 	}
 	return nil

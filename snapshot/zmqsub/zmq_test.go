@@ -57,7 +57,14 @@ type publisher struct {
 	endpoint string
 }
 
+// publish binds a publisher that never drops.
 func publish(t testing.TB, ctx *zmq.Context, endpoint string) *publisher {
+	t.Helper()
+	return publishQueue(t, ctx, endpoint, 0)
+}
+
+// publishQueue binds a publisher with the given send high-water mark.
+func publishQueue(t testing.TB, ctx *zmq.Context, endpoint string, queue int) *publisher {
 	t.Helper()
 	soc, err := ctx.NewSocket(zmq.XPUB)
 	if err != nil {
@@ -66,7 +73,7 @@ func publish(t testing.TB, ctx *zmq.Context, endpoint string) *publisher {
 	p := &publisher{t: t, soc: soc}
 	t.Cleanup(p.close)
 	for _, err := range []error{
-		soc.SetLinger(0), soc.SetSndhwm(0), soc.SetIpv6(strings.Contains(endpoint, "[")), soc.SetXpubVerbose(1), soc.SetRcvtimeo(patience),
+		soc.SetLinger(0), soc.SetSndhwm(queue), soc.SetIpv6(strings.Contains(endpoint, "[")), soc.SetXpubVerbose(1), soc.SetRcvtimeo(patience),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -384,7 +391,7 @@ func TestPeerThatSpeaksSomethingElseIsLeftForAFreshConnection(t *testing.T) {
 
 func TestFloodOnOneSocketStarvesNoOther(t *testing.T) {
 	ctx := newContext(t)
-	loud, calm := publish(t, ctx, "tcp://127.0.0.1:*"), publish(t, ctx, "tcp://127.0.0.1:*")
+	loud, calm := publishQueue(t, ctx, "tcp://127.0.0.1:*", 8), publish(t, ctx, "tcp://127.0.0.1:*")
 	s := newSubscriber(t, Config{Owners: 1}) // both on one owner
 	var noise atomic.Int64
 	var in inbox
@@ -392,9 +399,6 @@ func TestFloodOnOneSocketStarvesNoOther(t *testing.T) {
 	subscribe(t, s, calm.endpoint, in.deliver)
 	loud.await()
 	calm.await()
-	if err := loud.soc.SetSndhwm(8); err != nil { // as the engines have it; bounds the memory here
-		t.Fatal(err)
-	}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
