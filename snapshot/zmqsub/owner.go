@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,8 +43,7 @@ const (
 	drainFrames = 1024
 	drainBytes  = 1 << 20
 
-	maxBackoff = time.Minute
-	logEvery   = time.Minute
+	logEvery = time.Minute
 
 	// pollFailurePause keeps a Poll that fails at once from spinning.
 	pollFailurePause = 100 * time.Millisecond
@@ -71,7 +69,6 @@ type owner struct {
 	// The rest belongs to the goroutine.
 
 	subs        []*subscription
-	frames      [][]byte
 	reading     snapshot.Reading // of the delivery in progress
 	timer       *time.Timer
 	pollFailure time.Time // when one was last logged
@@ -355,70 +352,6 @@ func (o *owner) discard(sub *subscription) {
 	}
 	sub.newest, sub.bad, sub.parts = held{}, held{}, nil
 	o.s.retire(sub)
-}
-
-// renew gives a silent subscription a fresh connection.
-func (o *owner) renew(sub *subscription) {
-	// It may not be silent at all: a deliver function that blocked, or a starved
-	// process, keeps everybody's messages waiting.
-	o.drain(sub)
-	now := time.Now()
-	if now.Before(sub.link.renewAt) {
-		return
-	}
-	sub.link.renewed(now, o.s.config.Silence)
-	fresh, err := o.port.open(sub)
-	if err != nil {
-		sub.report.note(err) // out of descriptors; the old connection may still come back
-		return
-	}
-	sub.source.close()
-	sub.source = fresh
-	clear(sub.parts)
-	sub.parts = sub.parts[:0]
-	sub.report.reconnects++
-	sub.report.note(nil)
-	sub.mu.Lock()
-	sub.counts.Reconnects++
-	sub.mu.Unlock()
-	if err := o.dial(sub); err != nil {
-		sub.report.note(err)
-	}
-}
-
-// dial connects a fresh source, after a look-up if the endpoint has a name.
-func (o *owner) dial(sub *subscription) error {
-	t := sub.target
-	if t.addr.IsValid() {
-		return sub.source.connect(dialString(t.addr, t.port))
-	}
-	src := sub.source
-	o.s.resolver.resolve(t.host, func(addrs []netip.Addr, err error) {
-		o.post(func() {
-			if sub.source == src { // neither stopped nor renewed meanwhile
-				o.resolved(sub, addrs, err)
-			}
-		})
-	})
-	return nil
-}
-
-func (o *owner) resolved(sub *subscription, addrs []netip.Addr, err error) {
-	l := &sub.link
-	if len(addrs) > 0 {
-		// A peer that stays silent at one address may listen on another.
-		l.address = addrs[l.attempt%len(addrs)]
-	}
-	if l.address.IsValid() {
-		// When the look-up failed this is where the name led before: a name
-		// server that is down should not cost us a peer that is up.
-		if e := sub.source.connect(dialString(l.address, sub.target.port)); e != nil {
-			err = e
-		}
-	}
-	if err != nil {
-		sub.report.note(err)
-	}
 }
 
 // log writes what has gone wrong since the last record of this endpoint.

@@ -11,11 +11,11 @@ import (
 // message ends up in exactly one of Delivered, Superseded and Dropped; one that
 // is held back while a backlog is worked off is not in any of them yet.
 type Counts struct {
-	Messages   uint64            // received, of whatever shape
-	Delivered  uint64            // handed to deliver with a Reading
-	Superseded uint64            // a newer one was there when they were drained; never decoded
-	Dropped    map[string]uint64 // by snapshot.Reason, or "stopped": held when its subscription ended
-	Reconnects uint64            // fresh connections because of silence, not those libzmq makes by itself
+	Messages   uint64            `json:"messages"`          // received, of whatever shape
+	Delivered  uint64            `json:"delivered"`         // handed to deliver with a Reading
+	Superseded uint64            `json:"superseded"`        // a newer one was there when they were drained; never decoded
+	Dropped    map[string]uint64 `json:"dropped,omitempty"` // by snapshot.Reason, or "stopped": held when its subscription ended
+	Reconnects uint64            `json:"reconnects"`        // fresh connections because of silence, not those libzmq makes by itself
 }
 
 // TotalDropped is the sum of Dropped.
@@ -54,15 +54,15 @@ func (c Counts) clone() Counts {
 
 // EndpointStats are the counters of one subscription.
 type EndpointStats struct {
-	Endpoint string
+	Endpoint string `json:"endpoint"`
 	Counts
-	LastMessage time.Time // when its socket last gave a message of whatever shape; zero = never
+	LastMessage time.Time `json:"last_message,omitzero"` // when its socket last gave a message of whatever shape; zero = never
 }
 
 // Stats is what Subscriber.Stats returns.
 type Stats struct {
 	Counts                    // of all subscriptions, ended ones included
-	Endpoints []EndpointStats // the open ones, sorted by endpoint; one per subscription
+	Endpoints []EndpointStats `json:"endpoints"` // the open ones, sorted by endpoint; one per subscription
 }
 
 // Stats returns the counters. It may be called at any time, also after Close.

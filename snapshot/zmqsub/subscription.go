@@ -1,7 +1,6 @@
 package zmqsub
 
 import (
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,25 +87,6 @@ func (s *settle) quiet(now time.Time) bool {
 }
 
 func (s *settle) catchingUp(now time.Time) bool { return s.active && now.Before(s.limit) }
-
-// link is the state of a subscription's connection.
-type link struct {
-	heard   time.Time     // the last message, or the start
-	renewAt time.Time     // a fresh connection is due then
-	backoff time.Duration // what renewAt was put off by last
-	attempt int           // fruitless fresh connections in a row
-	address netip.Addr    // that a name last resolved to
-}
-
-func (l *link) reset(now time.Time, silence time.Duration) {
-	l.heard, l.renewAt, l.backoff, l.attempt = now, now.Add(silence), silence, 0
-}
-
-func (l *link) renewed(now time.Time, silence time.Duration) {
-	l.attempt++
-	l.backoff = min(2*l.backoff, max(silence, maxBackoff))
-	l.renewAt = now.Add(l.backoff)
-}
 
 // troubleNote collects what goes wrong between two log records.
 type troubleNote struct {
