@@ -78,8 +78,8 @@ func failed(status int, err error) *failure {
 	return &failure{status: status, header: h, body: body, err: err}
 }
 
-// fail tells the client of the failure of the last attempt: of all of them, the
-// one that it could still act on.
+// fail answers with the failure of the last attempt. If that was an engine's own
+// answer, it is passed on as it was: a 429 and its Retry-After are for the client.
 func (c *call) fail(w http.ResponseWriter, f *failure) {
 	if len(c.tried) > 0 {
 		w.Header().Set(workerHeader, c.pick.Worker.ID())
