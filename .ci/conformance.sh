@@ -35,10 +35,12 @@ fetch() {
 	for platform in '' '--platform=manylinux_2_34_x86_64 --python-version=3.11 --implementation=cp'; do
 		# shellcheck disable=SC2086 # words
 		if "$python" -m pip download --quiet --disable-pip-version-check --no-input \
-			--no-deps --only-binary=:all: $platform --dest "$2" "$1"; then
+			--no-deps --only-binary=:all: $platform --dest "$2" "$1" 2>"$2/errors"; then
 			return
 		fi
 	done
+	# It lists every version there is.
+	cut -c 1-200 "$2/errors" >&2
 	return 1
 }
 
