@@ -18,7 +18,7 @@ func TestReadingsCostNoAllocation(t *testing.T) {
 	w, _ := advertised(t, table, "a", Report{Running: 1}, Report{})
 	advertised(t, table, "b", Report{})
 	held := reserve(t, w, 0, 10)
-	held.Sent()
+	held.Dispatched()
 	var depth int64
 	look := func() {
 		v := table.View()
@@ -44,7 +44,7 @@ func TestARequestCostsTheBooksNoAllocation(t *testing.T) {
 	e := entry(t, w)
 	wantAllocs(t, "a reservation with all its marks", 0, func() {
 		k := w.Reserve(0, 100)
-		k.Sent()
+		k.Dispatched()
 		k.FirstToken()
 		k.Done()
 	})

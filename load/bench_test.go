@@ -53,7 +53,7 @@ func BenchmarkReserve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		k := w.Reserve(0, 1000)
-		k.Sent()
+		k.Dispatched()
 		k.FirstToken()
 		k.Done()
 	}

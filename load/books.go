@@ -196,10 +196,10 @@ func (t Ticket) mark(flags uint64) uint64 {
 	}
 }
 
-// Sent marks that the request has been written to the engine: reports that come
+// Dispatched marks that the request has been written to the engine: reports that come
 // in from now on are taken to count it. Without this mark it is taken to have
-// been sent with its first token.
-func (t Ticket) Sent() {
+// been dispatched with its first token.
+func (t Ticket) Dispatched() {
 	t.apply(t.mark(flightLeft))
 }
 

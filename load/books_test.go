@@ -21,7 +21,7 @@ func countsOf(b *books) counts {
 }
 
 func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
-	sent, first, done := Ticket.Sent, Ticket.FirstToken, Ticket.Done
+	sent, first, done := Ticket.Dispatched, Ticket.FirstToken, Ticket.Done
 	const tokens = 40
 	for _, tt := range []struct {
 		name  string
@@ -76,7 +76,7 @@ func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
 
 func TestTheZeroTicketIsInert(t *testing.T) {
 	var k Ticket
-	k.Sent()
+	k.Dispatched()
 	k.FirstToken()
 	k.Done()
 	k.Done()
@@ -87,8 +87,8 @@ func TestCopiesOfATicketMarkOneRequest(t *testing.T) {
 	w := table.Add("a", "")
 	k := w.Reserve(NoRank, 10)
 	a, b := k, k
-	a.Sent()
-	b.Sent()
+	a.Dispatched()
+	b.Dispatched()
 	a.FirstToken()
 	b.Done()
 	a.Done()
@@ -107,7 +107,7 @@ func TestMarksOfOneTicketFromManyGoroutinesCountOnce(t *testing.T) {
 		start := make(chan struct{})
 		var all sync.WaitGroup
 		for g := range goroutines {
-			marks := []func(){k.Sent, k.FirstToken, k.Done}
+			marks := []func(){k.Dispatched, k.FirstToken, k.Done}
 			rnd := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 			rnd.Shuffle(len(marks), func(i, j int) { marks[i], marks[j] = marks[j], marks[i] })
 			all.Go(func() {
@@ -142,7 +142,7 @@ func TestAStaleTicketCannotTouchTheRequestThatHasItsFlightNow(t *testing.T) {
 			continue
 		}
 		before := countsOf(&w.books)
-		old.Sent()
+		old.Dispatched()
 		old.FirstToken()
 		old.Done()
 		if got := countsOf(&w.books); got != before {
@@ -153,7 +153,7 @@ func TestAStaleTicketCannotTouchTheRequestThatHasItsFlightNow(t *testing.T) {
 		}
 		// And the other way round: the new ticket has not lost its marks.
 		again := w.Reserve(NoRank, 1)
-		again.Sent()
+		again.Dispatched()
 		old.Done()
 		k.Done()
 		if w.InFlight() != 1 {
@@ -295,7 +295,7 @@ func TestAConditionalReservationFailsIfAnotherCameFirst(t *testing.T) {
 		t.Fatal("reserved twice at one moment")
 	}
 	before := countsOf(&w.books)
-	k.Sent()
+	k.Dispatched()
 	k.FirstToken()
 	if _, ok := w.ReserveIf(seen, 1, 10); ok {
 		t.Fatal("a moment of before the reservation is still good")
@@ -323,7 +323,7 @@ func TestAConditionalReservationOutlivesMarksOfOthers(t *testing.T) {
 	w := table.Add("a", "")
 	k := reserve(t, w, NoRank, 0)
 	_, seen := entry(t, w).InFlight()
-	k.Sent()
+	k.Dispatched()
 	k.FirstToken()
 	k.Done() // none of it is a reservation
 	k, ok := w.ReserveIf(seen, NoRank, 0)
@@ -414,7 +414,7 @@ func TestADispatchBetweenTheReportsOfTwoRanksIsCountedOnTop(t *testing.T) {
 				f := w.Advertise(2)
 				mustPut(t, f, order[0], Report{Running: 1})
 				clock.advance(gap)
-				reserve(t, w, NoRank, 0).Sent()
+				reserve(t, w, NoRank, 0).Dispatched()
 				clock.advance(gap)
 				mustPut(t, f, order[1], Report{Running: 1})
 				if got := depthNow(t, w); got != 3 {
@@ -438,7 +438,7 @@ func TestReportsThatArriveOutOfOrderOfTheirTimesNeverHideADispatch(t *testing.T)
 	asked := clock.now()
 	clock.advance(time.Millisecond)
 	mustPut(t, f, 0, Report{Running: 1})
-	reserve(t, w, NoRank, 0).Sent()
+	reserve(t, w, NoRank, 0).Dispatched()
 	mustPut(t, f, 1, Report{Running: 1, Received: asked})
 	if got := depthNow(t, w); got != 3 {
 		t.Errorf("1+1 and one dispatch after rank 0's report is %d, want 3", got)
@@ -450,10 +450,10 @@ func TestWhatIsSentWhileAnEngineIsBeingAskedIsCountedOnTopOfItsAnswer(t *testing
 	w := table.Add("a", "")
 	f := w.Advertise(1)
 	before := reserve(t, w, NoRank, 0)
-	before.Sent()
+	before.Dispatched()
 	asked, at := f.Moment(), clock.now()
 	clock.advance(time.Second)
-	reserve(t, w, NoRank, 0).Sent()
+	reserve(t, w, NoRank, 0).Dispatched()
 	mustPut(t, f, 0, Report{Running: 1, Asked: asked, Received: at, Source: SourcePoll})
 	if got := depthNow(t, w); got != 2 {
 		t.Errorf("one in the answer and one sent since the question is %d, want 2", got)
@@ -486,7 +486,7 @@ func TestARequestThatHadNotLeftWhenTheReportCameIsNotInIt(t *testing.T) {
 	if got := depthNow(t, w); got != 2 {
 		t.Errorf("one picked and not sent: depth %d, want 2", got)
 	}
-	k.Sent()
+	k.Dispatched()
 	if got := depthNow(t, w); got != 2 {
 		t.Errorf("one sent since the report: depth %d, want 2", got)
 	}
@@ -560,7 +560,7 @@ func TestDepthIsNeverUnderCountedWhateverTheMarks(t *testing.T) {
 			case 3:
 				if len(requests) > 0 {
 					r := requests[rnd.IntN(len(requests))]
-					r.Sent()
+					r.Dispatched()
 					r.sent = true
 				}
 			case 4:

@@ -99,7 +99,7 @@ func TestAReservationOnARemovedWorkerHarmsNobody(t *testing.T) {
 	table.Remove(old)
 	again := table.Add("a", "")
 	k := reserve(t, old, 3, 10) // a pick that was made a moment before
-	k.Sent()
+	k.Dispatched()
 	if again.InFlight() != 0 || old.InFlight() != 1 {
 		t.Errorf("%d in flight on the new worker, %d on the old one", again.InFlight(), old.InFlight())
 	}

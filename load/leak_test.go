@@ -30,7 +30,7 @@ func dropTickets(w *Worker, marks ...func(Ticket)) {
 func TestATicketThatIsDroppedIsReleasedAndCountedAsLeaked(t *testing.T) {
 	for name, marks := range map[string][]func(Ticket){
 		"unmarked":              nil,
-		"sent":                  {Ticket.Sent},
+		"sent":                  {Ticket.Dispatched},
 		"after its first token": {Ticket.FirstToken},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -320,7 +320,7 @@ func (m *model) mark(w *modelWorker) {
 	switch m.rnd.IntN(3) {
 	case 0:
 		m.did = "Sent on " + w.id
-		r.ticket.Sent()
+		r.ticket.Dispatched()
 		r.sent = true
 	case 1:
 		m.did = "FirstToken on " + w.id

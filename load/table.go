@@ -2,6 +2,7 @@ package load
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -112,6 +113,15 @@ func (t *Table) Worker(id string) (*Worker, bool) {
 	return w, ok
 }
 
+// Workers returns the workers in the table, healthy or not, oldest first.
+func (t *Table) Workers() []*Worker {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.SortedFunc(maps.Values(t.workers), byOrder)
+}
+
+func byOrder(a, b *Worker) int { return cmp.Compare(a.order, b.order) }
+
 // sortedLocked lists the healthy workers, oldest first: those that any pick may
 // choose, and those that are set aside as overloaded until ends at the latest. If
 // all are overloaded, none is.
@@ -131,7 +141,6 @@ func (t *Table) sortedLocked(now int64) (eligible, aside []*Worker, ends int64) 
 	if len(eligible) == 0 {
 		eligible, aside = aside, nil
 	}
-	byOrder := func(a, b *Worker) int { return cmp.Compare(a.order, b.order) }
 	slices.SortFunc(eligible, byOrder)
 	slices.SortFunc(aside, byOrder)
 	return eligible, aside, ends

@@ -35,7 +35,7 @@ func TestAPickCostsNoAllocation(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						p.Sent()
+						p.Dispatched()
 						p.FirstToken()
 						p.Done()
 					})

@@ -60,7 +60,7 @@ func BenchmarkRequest(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			p.Sent()
+			p.Dispatched()
 			p.FirstToken()
 			p.Done()
 		}

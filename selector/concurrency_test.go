@@ -117,10 +117,10 @@ func TestPicksGoOnWhileEverythingElseChanges(t *testing.T) {
 						}
 						continue
 					}
-					if p.Load < 0 || p.Age < 0 || p.Basis == 0 || p.Reason == 0 {
+					if p.Load < 0 || p.Age < 0 || (p.Basis == None) != (p.Reason == Turn || p.Reason == Chance) || p.Reason == 0 {
 						t.Errorf("%+v", p)
 					}
-					marks := []func(){p.Sent, p.FirstToken, p.Done, p.Done}
+					marks := []func(){p.Dispatched, p.FirstToken, p.Done, p.Done}
 					for _, mark := range marks[rnd.IntN(3):] {
 						if rnd.IntN(8) == 0 {
 							pickers.Go(mark) // from elsewhere

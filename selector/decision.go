@@ -87,7 +87,7 @@ func (d *Decision) find(w *load.Worker) (int, bool) {
 // fails if there are none.
 func (d *Decision) restrict() error {
 	r := &d.Request
-	if r.Worker != nil || r.Candidates != nil || r.Filter != nil || r.Rank.IsKnown() {
+	if r.Worker != nil || r.Candidates != nil || r.Exclude != nil || r.Filter != nil || r.Rank.IsKnown() {
 		d.some = true
 		d.listAllowed()
 	}
@@ -119,7 +119,10 @@ func (d *Decision) listAllowed() {
 	rank, pinnedRank := r.Rank.Get()
 	d.places = slices.DeleteFunc(d.places, func(i int32) bool {
 		e := d.view.At(int(i))
-		return (pinnedRank && !hasRank(e, rank)) || (r.Worker == nil && r.Filter != nil && !r.Filter(e.Worker()))
+		if pinnedRank && !hasRank(e, rank) {
+			return true
+		}
+		return r.Worker == nil && (slices.Contains(r.Exclude, e.Worker()) || (r.Filter != nil && !r.Filter(e.Worker())))
 	})
 	// Those that are set aside come last, and take part if nobody else does.
 	if aside, _ := slices.BinarySearch(d.places, int32(d.view.Len())); aside > 0 {

@@ -5,7 +5,7 @@
 //	if err != nil { ... }
 //	defer pick.Done()
 //	// send the request to pick.Worker, then
-//	pick.Sent()
+//	pick.Dispatched()
 //	// and with the first byte of the answer
 //	pick.FirstToken()
 //

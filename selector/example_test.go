@@ -36,7 +36,7 @@ func ExampleSelector_Pick() {
 		defer pick.Done()
 
 		ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-			WroteRequest: func(httptrace.WroteRequestInfo) { pick.Sent() }, // its next report counts it
+			WroteRequest: func(httptrace.WroteRequestInfo) { pick.Dispatched() }, // its next report counts it
 		})
 		req, err := http.NewRequestWithContext(ctx, r.Method, pick.Worker.URL()+r.URL.Path, r.Body)
 		if err != nil {

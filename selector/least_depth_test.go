@@ -34,7 +34,7 @@ func TestLeastDepthForgetsOwnRequestsThatANewReportCounts(t *testing.T) {
 	mustPut(t, f, 0, load.Report{Running: 1})
 	s := New(table, Config{Policy: LeastDepth(LeastDepthConfig{})})
 	for range 3 {
-		mustPick(t, s, Request{Worker: workers[0]}).Sent()
+		mustPick(t, s, Request{Worker: workers[0]}).Dispatched()
 	}
 	mustPut(t, f, 0, load.Report{Running: 2}) // two of them are over already
 	if p := mustPick(t, s, Request{}); p.Worker != workers[0] || p.Load != 2 {
@@ -46,7 +46,7 @@ func TestLeastDepthTakesSilentWorkersAtTheirEstimate(t *testing.T) {
 	table, workers := withDepths(t, silent, silent, silent)
 	for i, depth := range []int64{8, 12} {
 		for _, k := range hold(t, workers[i], 5) {
-			k.Sent()
+			k.Dispatched()
 		}
 		reportDepth(t, workers[i], depth) // 2 for each of ours
 	}

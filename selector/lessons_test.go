@@ -19,7 +19,7 @@ func TestTwoReportAQueueAndAThirdNeverDoesSoTheThirdIsNotTakenForIdle(t *testing
 				table, workers := withDepths(t, queue, queue, silent)
 				s := New(table, Config{Policy: policy, Rand: seeded(seed)})
 				for range 6 {
-					mustPick(t, s, Request{}).Sent()
+					mustPick(t, s, Request{}).Dispatched()
 				}
 				if n := workers[2].InFlight(); n == 6 {
 					t.Errorf("queues of %d, seed %d: the worker that never reported took all six", queue, seed)
@@ -34,7 +34,7 @@ func TestMixingTwoSignalsMakesTheSilentWorkerLookIdle(t *testing.T) {
 	table, workers := withDepths(t, 10, 10, silent)
 	s := New(table, Config{Policy: LeastDepth(LeastDepthConfig{}), Signal: Mixed})
 	for range 6 {
-		mustPick(t, s, Request{}).Sent()
+		mustPick(t, s, Request{}).Dispatched()
 	}
 	if n := workers[2].InFlight(); n != 6 {
 		t.Errorf("the silent worker took %d of six", n)
@@ -47,7 +47,7 @@ func TestABootingWorkerIsNotTakenForIdle(t *testing.T) {
 		mustPut(t, workers[2].Advertise(1), 0, load.Report{KVCapacity: load.Known[int64](0)})
 		s := New(table, Config{Rand: seeded(seed)})
 		for range 6 {
-			mustPick(t, s, Request{}).Sent()
+			mustPick(t, s, Request{}).Dispatched()
 		}
 		if n := workers[2].InFlight(); n == 6 {
 			t.Errorf("seed %d: the booting worker took all six", seed)
@@ -82,15 +82,15 @@ func TestWhateverBecomesOfARequestItsWorkerEndsWithNothingInFlight(t *testing.T)
 	for name, handle := range map[string]func(p Pick){
 		"it goes well": func(p Pick) {
 			defer p.Done()
-			p.Sent()
+			p.Dispatched()
 			p.FirstToken()
 		},
 		"the client goes away before the first header": func(p Pick) { defer p.Done() },
-		"the client goes away in the middle":           func(p Pick) { defer p.Done(); p.Sent() },
+		"the client goes away in the middle":           func(p Pick) { defer p.Done(); p.Dispatched() },
 		"the handler panics": func(p Pick) {
 			defer func() { recover() }()
 			defer p.Done()
-			p.Sent()
+			p.Dispatched()
 			panic("handler")
 		},
 		"Done is called twice": func(p Pick) { defer p.Done(); p.FirstToken(); p.Done() },
@@ -108,7 +108,7 @@ func TestWhateverBecomesOfARequestItsWorkerEndsWithNothingInFlight(t *testing.T)
 			all.Wait()
 		},
 		"Done is called on a copy": func(p Pick) { q := p; q.Done(); p.Done() },
-		"marks come after Done":    func(p Pick) { p.Done(); p.Sent(); p.FirstToken() },
+		"marks come after Done":    func(p Pick) { p.Done(); p.Dispatched(); p.FirstToken() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			anyPolicy(t, func(t *testing.T, policy Policy) {
@@ -398,7 +398,7 @@ func TestEachAttemptOfARequestIsAPickOfItsOwn(t *testing.T) {
 				t.Errorf("worker %s has %+v", p.Worker.ID(), own)
 			}
 			if !fail {
-				p.Sent()
+				p.Dispatched()
 				p.FirstToken()
 			}
 		}

@@ -11,7 +11,7 @@ import (
 // worker. It may be copied; the copies share one state. The zero Pick is inert.
 //
 // The embedded Ticket is what the host marks, idempotently and from any
-// goroutine: Sent when the request has been written to the engine, FirstToken
+// goroutine: Dispatched when the request has been written to the engine, FirstToken
 // with the first byte of its answer, and Done, deferred, when it is over in any
 // way. A retry is a pick of its own.
 type Pick struct {
@@ -25,7 +25,7 @@ type Pick struct {
 	Reason     Reason
 	Basis      Basis
 	Load       int64         // on that basis, before this request
-	Age        time.Duration // of the oldest report in Load; 0 if the worker has none
+	Age        time.Duration // of the oldest report that Load is made of, where Basis is Engine
 	Candidates int           // workers that took part
 }
 
@@ -34,7 +34,10 @@ func (p Pick) String() string {
 	if p.Worker == nil {
 		return "no pick"
 	}
-	s := fmt.Sprintf("%s by %s: %s of %d, load %d (%s)", p.Worker.ID(), p.Policy, p.Reason, p.Candidates, p.Load, p.Basis)
+	s := fmt.Sprintf("%s by %s: %s of %d", p.Worker.ID(), p.Policy, p.Reason, p.Candidates)
+	if p.Basis != None {
+		s += fmt.Sprintf(", load %d (%s)", p.Load, p.Basis)
+	}
 	if p.Basis == Engine {
 		s += fmt.Sprintf(", reported %v ago", p.Age.Round(time.Millisecond))
 	}

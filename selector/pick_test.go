@@ -43,7 +43,7 @@ func TestAPickSaysWhatItWasMadeOn(t *testing.T) {
 
 func TestTheZeroPickIsInert(t *testing.T) {
 	var p Pick
-	p.Sent()
+	p.Dispatched()
 	p.FirstToken()
 	p.Done()
 	p.Done()
@@ -59,7 +59,7 @@ func TestMarksOfAPickShowInTheBooksOfItsWorker(t *testing.T) {
 		want load.Own
 	}{
 		{func() {}, load.Own{InFlight: 1, Unstarted: 1, PendingTokens: 500}},
-		{p.Sent, load.Own{InFlight: 1, Unstarted: 1, PendingTokens: 500}},
+		{p.Dispatched, load.Own{InFlight: 1, Unstarted: 1, PendingTokens: 500}},
 		{q.FirstToken, load.Own{InFlight: 1}},
 		{p.FirstToken, load.Own{InFlight: 1}},
 		{q.Done, load.Own{}},

@@ -27,9 +27,9 @@ type Choice struct {
 	Candidate Candidate
 	Reason    Reason
 
-	// Blind says that the choice does not follow from the candidate's load. A
-	// choice that does is made again if another pick takes the same worker at the
-	// same moment.
+	// Blind says that the choice does not follow from the candidate's load, which
+	// the pick then does not name. A choice that does follow from it is made again
+	// if another pick takes the same worker at the same moment.
 	Blind bool
 }
 
@@ -100,13 +100,29 @@ func NewPolicy(name string, config []byte) (Policy, error) {
 	return p, nil
 }
 
+// aliases are what some policies are called elsewhere, for suggestions only.
+var aliases = map[string]string{
+	"rr":               RoundRobinName,
+	"p2c":              PowerOfTwoName,
+	"leastconn":        LeastRequestName,
+	"leastconnections": LeastRequestName,
+	"leastloaded":      LeastDepthName,
+	"jsq":              LeastDepthName,
+	"shortestqueue":    LeastDepthName,
+	"prefixaware":      CacheAwareName,
+	"prefixcacheaware": CacheAwareName,
+}
+
 // suggest finds the policy that a name most likely stands for: the same but for
-// case and separators, or one that it abbreviates.
+// case and separators, one that it abbreviates, or another name for it.
 func suggest(name string) string {
 	fold := func(s string) string {
 		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
 	}
 	want := fold(name)
+	if alias, ok := aliases[want]; ok {
+		return fmt.Sprintf("; did you mean %q?", alias)
+	}
 	for _, have := range PolicyNames() {
 		if h := fold(have); want != "" && (strings.HasPrefix(h, want) || strings.HasPrefix(want, h)) {
 			return fmt.Sprintf("; did you mean %q?", have)

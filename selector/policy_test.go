@@ -121,6 +121,7 @@ func TestAnUnknownPolicyIsRefusedWithASuggestion(t *testing.T) {
 		"LEAST REQUEST":     `did you mean "least_request"`,
 		"power_of_two_v2":   `did you mean "power_of_two"`,
 		"cache":             `did you mean "cache_aware"`,
+		"p2c":               `did you mean "power_of_two"`,
 		"":                  "",
 		"magic":             "",
 		"least_request\x00": `did you mean "least_request"`,

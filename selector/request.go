@@ -17,6 +17,10 @@ type Request struct {
 	// overloaded only if no other is left.
 	Candidates []*load.Worker
 
+	// Exclude keeps the request from these workers, such as those that an earlier
+	// attempt has failed on.
+	Exclude []*load.Worker
+
 	// Filter, if not nil, restricts the choice to workers that it accepts. It is
 	// called once for each and must not call the selector or the table.
 	Filter func(*load.Worker) bool
@@ -25,8 +29,8 @@ type Request struct {
 	// as the host knows. Workers not listed are taken to have nothing.
 	Prefix []PrefixMatch
 
-	// Worker pins the request to one worker. It overrides Candidates and Filter,
-	// and no policy is asked.
+	// Worker pins the request to one worker. It overrides Candidates, Exclude
+	// and Filter, and no policy is asked.
 	Worker *load.Worker
 
 	// Rank pins the request to a data-parallel rank of whichever worker is

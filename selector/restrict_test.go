@@ -3,6 +3,7 @@ package selector
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -292,4 +293,29 @@ func TestNoReportEverMakesAPickFail(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A retry names the workers that it has failed on, and needs no closure for it.
+func TestExcludedWorkersTakeNoPart(t *testing.T) {
+	table := load.NewTable(load.Config{})
+	var ws []*load.Worker
+	for _, id := range []string{"a", "b", "c"} {
+		ws = append(ws, table.Add(id, ""))
+	}
+	s := New(table, Config{Policy: LeastRequest(LeastRequestConfig{})})
+	for range 20 {
+		p, err := s.Pick(Request{Exclude: ws[:2]})
+		if err != nil || p.Worker != ws[2] || p.Candidates != 1 {
+			t.Fatalf("picked %v (%v)", p, err)
+		}
+	}
+	if _, err := s.Pick(Request{Exclude: ws}); !errors.Is(err, ErrNoCandidates) {
+		t.Errorf("with everybody excluded: %v", err)
+	}
+	if p, err := s.Pick(Request{Exclude: ws, Worker: ws[0]}); err != nil || p.Worker != ws[0] {
+		t.Errorf("a pin gives way to an exclusion: %v (%v)", p, err)
+	}
+	if got := table.Workers(); !slices.Equal(got, ws) {
+		t.Errorf("the table's workers are %v", got)
+	}
 }

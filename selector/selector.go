@@ -59,11 +59,11 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 	for try := 1; ; try++ {
 		var c Choice
 		if r.Worker != nil {
-			c = Choice{d.Candidate(0), Pinned, true}
+			c = Choice{Candidate: d.Candidate(0), Reason: Pinned}
 		} else {
 			c = s.policy.Choose(d)
 		}
-		if s.reserve(&p, d, c, c.Blind || try == maxTries) {
+		if s.reserve(&p, d, c, c.Blind || c.Reason == Pinned || try == maxTries) {
 			decisions.Put(d)
 			return p, nil
 		}
@@ -85,9 +85,11 @@ func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool)
 	p.Worker = w
 	p.Policy = s.name
 	p.Reason = c.Reason
-	p.Basis = c.Candidate.Basis
-	p.Load = c.Candidate.Load
-	p.Age = d.view.Age(e)
+	p.Basis, p.Load, p.Age = None, 0, 0
+	if !c.Blind {
+		p.Basis, p.Load = c.Candidate.Basis, c.Candidate.Load
+		p.Age = d.view.Age(e)
+	}
 	p.Candidates = d.Len()
 	return true
 }

@@ -55,8 +55,10 @@ func (s *Signal) UnmarshalText(b []byte) error {
 type Basis uint8
 
 const (
+	// None: nothing; the policy does not look at load.
+	None Basis = iota
 	// Local: this gateway's own requests in flight.
-	Local Basis = iota + 1
+	Local
 	// Engine: what the engine reported, fresh and complete, plus the own requests
 	// that it cannot have counted.
 	Engine
@@ -66,6 +68,8 @@ const (
 
 func (b Basis) String() string {
 	switch b {
+	case None:
+		return "none"
 	case Local:
 		return "local"
 	case Engine:

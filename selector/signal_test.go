@@ -91,7 +91,7 @@ func TestTheSignalSaysWhatTheLoadOfASilentWorkerIs(t *testing.T) {
 			for i, r := range tt.reporter {
 				w := table.Add(name(i), "")
 				for _, k := range hold(t, w, r.own) {
-					k.Sent()
+					k.Dispatched()
 				}
 				reportDepth(t, w, int64(r.depth))
 			}
@@ -139,7 +139,7 @@ func TestRestrictingToEverybodyChangesNoLoad(t *testing.T) {
 			w := table.Add(fmt.Sprint(i), "")
 			for _, k := range hold(t, w, rnd.IntN(3)) {
 				if rnd.IntN(2) == 0 {
-					k.Sent()
+					k.Dispatched()
 				}
 			}
 			reportDepth(t, w, rnd.Int64N(50)-1)
@@ -191,7 +191,7 @@ func TestSignalsHaveNamesInConfigurations(t *testing.T) {
 	if Signal(9).String() != "unknown" {
 		t.Errorf("an unheard-of signal is %v", Signal(9))
 	}
-	for basis, name := range map[Basis]string{Local: "local", Engine: "engine", Estimated: "estimated", 0: "unknown"} {
+	for basis, name := range map[Basis]string{Local: "local", Engine: "engine", Estimated: "estimated", None: "none", 9: "unknown"} {
 		if b, err := basis.MarshalText(); err != nil || string(b) != name {
 			t.Errorf("basis %d is %s (%v)", basis, b, err)
 		}

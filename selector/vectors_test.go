@@ -50,7 +50,7 @@ func TestOneOwnDispatchBetweenTheReportsOfTwoRanksIsThree(t *testing.T) {
 	f := w.Advertise(2)
 	mustPut(t, f, 0, load.Report{Running: 1})
 	clock.advance(1)
-	hold(t, w, 1)[0].Sent()
+	hold(t, w, 1)[0].Dispatched()
 	clock.advance(1)
 	mustPut(t, f, 1, load.Report{Running: 1})
 	wantWeighed(t, weigh(t, table, Calibrated, Request{}), weighed{"a", 3, Engine})
@@ -82,7 +82,7 @@ func TestASilentWorkerDoesNotTakeSixSequentialRequests(t *testing.T) {
 				table, workers := withDepths(t, 1, 1, silent, 1)
 				s := New(table, Config{Policy: policy, Signal: signal, Rand: seeded(seed)})
 				for range 6 {
-					mustPick(t, s, Request{}).Sent()
+					mustPick(t, s, Request{}).Dispatched()
 				}
 				if n := workers[2].InFlight(); n == 6 {
 					t.Errorf("%v, seed %d: the silent worker took all six", signal, seed)

@@ -61,7 +61,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 var columns = []string{
 	"policy", "requests", "errors", "ttft_p50_ms", "ttft_p99_ms", "e2e_p99_ms", "share_slow_engine",
-	selector.Engine.String(), selector.Estimated.String(), selector.Local.String(),
+	selector.Engine.String(), selector.Estimated.String(), selector.Local.String(), selector.None.String(),
 }
 
 func header() string { return aligned(columns) }
@@ -71,7 +71,7 @@ func (r row) String() string {
 	return aligned([]string{
 		r.policy, fmt.Sprint(r.requests), fmt.Sprint(r.errors), ms(r.ttft50), ms(r.ttft99), ms(r.e2e99),
 		fmt.Sprintf("%.3f", r.slowShare),
-		fmt.Sprint(r.bases["engine"]), fmt.Sprint(r.bases["estimated"]), fmt.Sprint(r.bases["local"]),
+		fmt.Sprint(r.bases["engine"]), fmt.Sprint(r.bases["estimated"]), fmt.Sprint(r.bases["local"]), fmt.Sprint(r.bases["none"]),
 	})
 }
 

@@ -32,7 +32,7 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				pick.Sent() // from here on, reports may count it
+				pick.Dispatched() // from here on, reports may count it
 			}
 		},
 	})

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -52,11 +51,7 @@ func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, erro
 
 // request is what the selector is to know of the call.
 func (c *call) request() selector.Request {
-	r := selector.Request{ID: c.id, PromptTokens: c.tokens}
-	if len(c.tried) > 0 {
-		r.Filter = func(w *load.Worker) bool { return !slices.Contains(c.tried, w) }
-	}
-	return r
+	return selector.Request{ID: c.id, PromptTokens: c.tokens, Exclude: c.tried}
 }
 
 // outgoing is the request to an engine.

@@ -123,10 +123,8 @@ func (h *health) round(ctx context.Context) {
 // they are down.
 func (h *health) workers() map[*load.Worker]bool {
 	set := make(map[*load.Worker]bool)
-	for _, st := range h.table.Status() {
-		if w, ok := h.table.Worker(st.ID); ok {
-			set[w] = true
-		}
+	for _, w := range h.table.Workers() {
+		set[w] = true
 	}
 	return set
 }

@@ -19,7 +19,7 @@ type Counts struct {
 	Failures int64 `json:"failures"` // attempts that were followed by another one, or by an error
 
 	// Picks counts attempts by policy and by what the pick was based on: engine,
-	// estimated or local.
+	// estimated, local, or none for a policy that looks at no load.
 	Picks map[string]map[string]int64 `json:"picks"`
 
 	LastFailure string `json:"last_failure"`
