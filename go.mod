@@ -1,12 +1,11 @@
 module github.com/plimsoll-go/plimsoll
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/pebbe/zmq4 v1.4.0
 	github.com/tinylib/msgp v1.6.5
 	go.uber.org/goleak v1.3.0
-	golang.org/x/sync v0.25.0
 )
 
 require github.com/philhofer/fwd v1.2.0 // indirect

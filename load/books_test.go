@@ -130,6 +130,42 @@ func TestMarksOfOneTicketFromManyGoroutinesCountOnce(t *testing.T) {
 	}
 }
 
+func TestMarksThatMeetOnTheSameTicketCountOnce(t *testing.T) {
+	// Goroutines that go down the same list catch up with each other at whoever is
+	// ahead, and meet there at the very same mark.
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	const each, goroutines = 500, 4
+	rounds := 500
+	if raceEnabled { // it makes them meet more often
+		rounds = 100
+	}
+	tickets := make([]Ticket, each)
+	for round := range rounds {
+		for i := range tickets {
+			tickets[i] = w.Reserve(NoRank, 1)
+		}
+		for _, mark := range []func(Ticket){Ticket.Dispatched, Ticket.FirstToken, Ticket.Done} {
+			var ready, all sync.WaitGroup
+			ready.Add(goroutines)
+			for range goroutines {
+				all.Go(func() {
+					ready.Done()
+					ready.Wait()
+					for _, k := range tickets {
+						mark(k)
+					}
+				})
+			}
+			all.Wait()
+		}
+		n := uint64(each * (round + 1))
+		if got, want := countsOf(&w.books), (counts{n, n, n, n, n, n, 0}); got != want {
+			t.Fatalf("after %d requests the books are %+v", n, got)
+		}
+	}
+}
+
 func TestAStaleTicketCannotTouchTheRequestThatHasItsFlightNow(t *testing.T) {
 	table, _ := newTestTable()
 	w := table.Add("a", "")

@@ -27,6 +27,7 @@ func TestAPickCostsNoAllocation(t *testing.T) {
 					"with a prefix":    {PromptTokens: load.Known[int64](1000), Prefix: prefix},
 					"filtered":         {PromptTokens: load.Known[int64](1000), Prefix: prefix, Filter: func(w *load.Worker) bool { return w != workers[3] }},
 					"among candidates": {PromptTokens: load.Known[int64](1000), Prefix: prefix, Candidates: few},
+					"with exclusions":  {PromptTokens: load.Known[int64](1000), Prefix: prefix, Exclude: few[:2]},
 					"pinned":           {Worker: workers[2]},
 					"with a rank":      {Rank: load.Known[int64](0)},
 				} {

@@ -30,6 +30,15 @@ func TestAPickSaysWhatItWasMadeOn(t *testing.T) {
 	if got, want := p.String(), "b by least_depth: pinned of 1, load 0 (local)"; got != want {
 		t.Errorf("it prints as %q, want %q", got, want)
 	}
+	for _, policy := range []Policy{RoundRobin(), Random()} { // look at no load, and name none
+		p := mustPick(t, New(table, Config{Policy: policy}), Request{Candidates: []*load.Worker{a}})
+		if p.Basis != None || p.Load != 0 || p.Age != 0 || p.Worker != a {
+			t.Errorf("%s: %+v", policy.Name(), p)
+		}
+		if got, want := p.String(), "a by "+policy.Name()+": "+p.Reason.String()+" of 1"; got != want {
+			t.Errorf("it prints as %q, want %q", got, want)
+		}
+	}
 	if got := (Pick{}).String(); got != "no pick" {
 		t.Errorf("the zero pick prints as %q", got)
 	}

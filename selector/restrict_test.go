@@ -319,3 +319,30 @@ func TestExcludedWorkersTakeNoPart(t *testing.T) {
 		t.Errorf("the table's workers are %v", got)
 	}
 }
+
+func TestAnExclusionLeavesTheOverloadedWorkerIfNobodyElseIsLeft(t *testing.T) {
+	anyPolicy(t, func(t *testing.T, policy Policy) {
+		table, workers := withDepths(t, 0, 0, 0)
+		workers[1].MarkOverloaded()
+		s := New(table, Config{Policy: policy})
+		if p := mustPick(t, s, Request{Exclude: workers[:1]}); p.Worker != workers[2] || p.Candidates != 1 {
+			t.Errorf("with one excluded and one overloaded: %v", p)
+		}
+		if p := mustPick(t, s, Request{Exclude: []*load.Worker{workers[2], nil, workers[0], workers[2]}}); p.Worker != workers[1] {
+			t.Errorf("with all but the overloaded one excluded: %v", p)
+		}
+	})
+}
+
+func TestAnExcludedOwnerOwnsNothingAndTiltsNothing(t *testing.T) {
+	table, workers := withDepths(t, 9, 100, 3, silent)
+	r := Request{
+		Exclude:      workers[1:2],
+		PromptTokens: load.Known[int64](100),
+		Prefix:       []PrefixMatch{{workers[1], 100}, {workers[0], 60}},
+	}
+	wantWeighed(t, weigh(t, table, Calibrated, r), weighed{"a", 9, Engine}, weighed{"c", 3, Engine}, weighed{"d", 6, Estimated})
+	if p := mustPick(t, New(table, Config{Policy: CacheAware(CacheAwareConfig{})}), r); p.Worker != workers[0] || p.Reason != PrefixOwner {
+		t.Errorf("%v, want the longest match of those that are left", p)
+	}
+}
