@@ -9,14 +9,14 @@ import (
 // run in a goroutine of their own, which each round yields to.
 func collectUntil(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for range 10_000 {
+	for range 2000 {
 		if done() {
 			return
 		}
 		runtime.GC()
 		runtime.Gosched()
 	}
-	t.Fatalf("after 10000 garbage collections still not: %s", what)
+	t.Fatalf("after 2000 garbage collections still not: %s", what)
 }
 
 //go:noinline
