@@ -24,9 +24,11 @@ deps: ## check Go, and install a C compiler and libzmq where they are missing
 demo: deps ## compare the policies on simulated engines (ARGS=-short: quicker; KEEP=1: leave it running)
 	cd examples && go run ./demo $(if $(KEEP),-keep) $(ARGS)
 
-# The race detector needs cgo on most platforms, and is not there on all.
+# The race detector needs cgo on most platforms, and is not there on all. With
+# CGO_ENABLED=0 in the environment, what needs cgo is left out.
 test: deps ## run all tests of all modules
-	@race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; else echo 'no race detector here: testing without it'; fi; \
+	@if [ "$(CGO_ENABLED)" = 0 ]; then exec .ci/each '$(CURDIR)/.ci/nocgo.sh'; fi; \
+	race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; else echo 'no race detector here: testing without it'; fi; \
 	.ci/each go test $$race $(TESTFLAGS) ./...
 
 bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)

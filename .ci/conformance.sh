@@ -61,7 +61,7 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 PY
 	mv "$tmp/unpacked" "$engine"
 fi
-echo "conformance: $(sed -n 's/^Name: //p;s/^Version: //p;/^Version: /q' "$engine"/sglang-*.dist-info/METADATA | tr '\n' ' ')in $engine"
+echo "conformance: $(sed -n 's/^Name: //p;s/^Version: //p' "$engine"/sglang-*.dist-info/METADATA | tr '\n' ' ')in $engine"
 
 PLIMSOLL_PYTHON=$python PLIMSOLL_SGLANG=$engine \
 	go test -tags=conformance -count=1 -v -timeout=5m "$@" ./internal/conformance
