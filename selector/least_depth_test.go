@@ -48,16 +48,16 @@ func TestLeastDepthTakesSilentWorkersAtTheirEstimate(t *testing.T) {
 		for _, k := range hold(t, workers[i], 5) {
 			k.Dispatched()
 		}
-		reportDepth(t, workers[i], depth) // 2 for each of ours
+		reportDepth(t, workers[i], depth) // others have 5 on each, on average
 	}
-	hold(t, workers[2], 3)
+	hold(t, workers[2], 2)
 	s := New(table, Config{Policy: LeastDepth(LeastDepthConfig{})})
-	if p := mustPick(t, s, Request{}); p.Worker != workers[2] || p.Load != 6 || p.Basis != Estimated {
-		t.Errorf("%v, want c at an estimated 6", p)
+	if p := mustPick(t, s, Request{}); p.Worker != workers[2] || p.Load != 7 || p.Basis != Estimated {
+		t.Errorf("%v, want c at an estimated 7", p)
 	}
 	// c stands at 8 now, as a does.
 	if p := mustPick(t, s, Request{Candidates: workers[1:]}); p.Worker != workers[2] || p.Load != 10 {
-		// Among b and c alone each of ours is worth 12/5 of a request: 4 of them 9.6.
+		// Among b and c alone others have 7 on each.
 		t.Errorf("%v, want c at an estimated 10", p)
 	}
 }

@@ -437,3 +437,29 @@ func TestPicksCountOnTheRankThatTheyArePinnedTo(t *testing.T) {
 		t.Errorf("in flight by rank: %s, and %d in all", got, w.InFlight())
 	}
 }
+
+// The same under load: others' requests and ours are on both workers that report.
+func TestUnreportedWorkerAmongBusyOnesDoesNotTakeEveryRequest(t *testing.T) {
+	for seed := range uint64(200) {
+		table, _ := newTestTable()
+		for _, id := range []string{"a", "b"} {
+			w := table.Add(id, "")
+			for _, k := range hold(t, w, 10) {
+				k.Dispatched()
+			}
+			reportDepth(t, w, 20)
+		}
+		silent := table.Add("c", "")
+		s := New(table, Config{Policy: LeastDepth(LeastDepthConfig{}), Rand: seeded(seed)})
+		const requests = 40
+		for range requests {
+			mustPick(t, s, Request{}).Dispatched()
+		}
+		// It gets our share of 10 first. From there each further request of ours
+		// stands for one of somebody else's too, as on the other two, so of the
+		// next 30 it gets 6.
+		if n := silent.InFlight(); n < 15 || n > 17 {
+			t.Fatalf("seed %d: %d of %d requests went to the worker that never reported", seed, n, requests)
+		}
+	}
+}

@@ -88,6 +88,8 @@ func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool)
 	p.Basis, p.Load, p.Age = None, 0, 0
 	if !c.Blind {
 		p.Basis, p.Load = c.Candidate.Basis, c.Candidate.Load
+	}
+	if p.Basis == Engine {
 		p.Age = d.view.Age(e)
 	}
 	p.Candidates = d.Len()

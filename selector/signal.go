@@ -12,11 +12,12 @@ import (
 type Signal uint8
 
 const (
-	// Calibrated estimates the depth of a worker without a fresh report: its own
-	// in-flight count, scaled by reported depth to own count over the workers
-	// that do report, and never less than its own count. Where there is nothing
-	// to scale (no own requests on it, or none on those that report) its load is
-	// the mean depth plus its own count: unreported is not idle.
+	// Calibrated estimates the depth of a worker without a fresh report, by the
+	// workers that have one: the larger of its own in-flight count times their
+	// depth per own request, and of its own count plus what others have on each of
+	// them on average. The first alone would call a worker idle that none of our
+	// requests is on, and one of ten requests would keep it at a tenth: the fewer
+	// we sent it, the more it would get.
 	Calibrated Signal = iota
 
 	// Mixed takes each worker on what there is of it: engine depth where it is
@@ -86,8 +87,8 @@ func (b Basis) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 // scale turns own counts into engine depths. The zero scale leaves them as they
 // are, for decisions in which nothing is to be estimated.
 type scale struct {
-	perOwn float64 // engine depth for each own request; 0: nothing to scale by
-	mean   float64 // depth of a worker that reports
+	perOwn float64 // engine depth for each own request; 0: there are none
+	others float64 // depth of a worker that is not ours
 	on     bool
 }
 
@@ -95,23 +96,20 @@ func newScale(workers int, depth, own int64) scale {
 	if workers == 0 {
 		return scale{}
 	}
-	s := scale{mean: float64(depth) / float64(workers), on: true}
+	s := scale{others: max(float64(depth)-float64(own), 0) / float64(workers), on: true}
 	if own > 0 {
 		s.perOwn = float64(depth) / float64(own)
 	}
 	return s
 }
 
-// depth estimates the depth of a worker with so many own requests in flight.
+// depth estimates the depth of a worker with so many own requests in flight. It
+// is never below that number.
 func (s scale) depth(own int64) int64 {
 	n := float64(own)
-	if own == 0 || s.perOwn == 0 {
-		n += s.mean
-	} else {
-		n *= s.perOwn
-	}
+	n = math.Round(max(n*s.perOwn, n+s.others))
 	if n >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return max(own, int64(math.Round(n)))
+	return max(own, int64(n))
 }

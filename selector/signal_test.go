@@ -26,18 +26,23 @@ func TestTheSignalSaysWhatTheLoadOfASilentWorkerIs(t *testing.T) {
 		{
 			name:     "calibrated: own count times fleet depth over fleet own count",
 			reporter: []reporter{{10, 5}, {20, 5}}, // 3 for each
-			own:      []int{4},
-			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 12, Estimated}},
+			own:      []int{6},
+			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 18, Estimated}},
 		}, {
-			name:     "calibrated: each silent worker by its own count",
-			reporter: []reporter{{10, 5}, {20, 5}},
-			own:      []int{1, 2, 7},
-			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 3, Estimated}, {"d", 6, Estimated}, {"e", 21, Estimated}},
+			name:     "calibrated: each silent worker by its own count, above our share and below",
+			reporter: []reporter{{10, 5}, {20, 5}}, // others have 10 on each
+			own:      []int{1, 2, 5, 7},
+			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 11, Estimated}, {"d", 12, Estimated}, {"e", 15, Estimated}, {"f", 21, Estimated}},
 		}, {
-			name:     "calibrated: without a request of ours a silent worker is the mean, not idle",
+			name:     "calibrated: without a request of ours a silent worker has what others have elsewhere, and is not idle",
 			reporter: []reporter{{10, 5}, {20, 5}},
 			own:      []int{0},
-			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 15, Estimated}},
+			want:     []weighed{{"a", 10, Engine}, {"b", 20, Engine}, {"c", 10, Estimated}},
+		}, {
+			name:     "calibrated: what is all ours is counted exactly",
+			reporter: []reporter{{6, 6}, {2, 2}},
+			own:      []int{0, 3},
+			want:     []weighed{{"a", 6, Engine}, {"b", 2, Engine}, {"c", 0, Estimated}, {"d", 3, Estimated}},
 		}, {
 			name:     "calibrated: nothing to scale by, so the mean and its own count",
 			reporter: []reporter{{4, 0}, {6, 0}},
@@ -56,8 +61,8 @@ func TestTheSignalSaysWhatTheLoadOfASilentWorkerIs(t *testing.T) {
 		}, {
 			name:     "calibrated: rounded to the nearest",
 			reporter: []reporter{{7, 5}}, // 1.4
-			own:      []int{1, 2, 4},
-			want:     []weighed{{"a", 7, Engine}, {"b", 1, Estimated}, {"c", 3, Estimated}, {"d", 6, Estimated}},
+			own:      []int{6, 7},
+			want:     []weighed{{"a", 7, Engine}, {"b", 8, Estimated}, {"c", 10, Estimated}},
 		}, {
 			name:   "calibrated: nobody reports, so all are on their own counts",
 			own:    []int{0, 2},
@@ -102,6 +107,18 @@ func TestTheSignalSaysWhatTheLoadOfASilentWorkerIs(t *testing.T) {
 			}
 			wantWeighed(t, weigh(t, table, tt.signal, Request{}), tt.want...)
 		})
+	}
+}
+
+// An estimate that fell with the first request would send a silent worker the
+// next ones too, until it had caught up.
+func TestAnEstimateRisesWithEveryOwnRequest(t *testing.T) {
+	for _, s := range []scale{newScale(2, 40, 20), newScale(2, 40, 0), newScale(3, 7, 7), newScale(3, 2, 50), newScale(1, 0, 0)} {
+		for own := range int64(100) {
+			if s.depth(own) >= s.depth(own+1) {
+				t.Errorf("%+v: %d own requests are estimated at %d, one more at %d", s, own, s.depth(own), s.depth(own+1))
+			}
+		}
 	}
 }
 
@@ -166,7 +183,7 @@ func TestAnEstimateOfHugeDepthsSaturates(t *testing.T) {
 		}
 	}
 	for own := int64(0); own < 5; own++ {
-		s := scale{perOwn: math.MaxFloat64, mean: math.MaxFloat64, on: true}
+		s := scale{perOwn: math.MaxFloat64, others: math.MaxFloat64, on: true}
 		if got := s.depth(own); got != math.MaxInt64 {
 			t.Errorf("an endless estimate for %d is %d", own, got)
 		}
