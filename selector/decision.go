@@ -37,13 +37,14 @@ func (d *Decision) Entry(i int) load.Entry {
 	return d.view.At(i)
 }
 
-// Candidate is a candidate's load as a decision sees it.
+// Candidate is a candidate's load as a decision sees it. It is small on purpose:
+// with what a Choice adds it still fits four words, and more than that does not
+// stay in registers.
 type Candidate struct {
-	Index int   // among the candidates
 	Load  int64 // requests; what policies compare
+	seen  load.Seen
+	index int32 // among the candidates
 	Basis Basis
-
-	seen load.Seen
 }
 
 // Candidate returns the load of the i-th candidate, on the basis that the
@@ -53,19 +54,25 @@ func (d *Decision) Candidate(i int) Candidate {
 	e := d.Entry(i)
 	if e.Trusted() && !d.local {
 		depth, seen := e.DepthNow()
-		return Candidate{i, depth, Engine, seen}
+		return Candidate{depth, seen, int32(i), Engine}
 	}
+	return d.untrusted(i, e)
+}
+
+// untrusted is Candidate where there is no report to go by, apart so that the
+// common case stays short.
+func (d *Decision) untrusted(i int, e load.Entry) Candidate {
 	n, seen := e.InFlight()
 	if d.scale.on {
-		return Candidate{i, d.scale.depth(n), Estimated, seen}
+		return Candidate{d.scale.depth(n), seen, int32(i), Estimated}
 	}
-	return Candidate{i, n, Local, seen}
+	return Candidate{n, seen, int32(i), Local}
 }
 
 // Local returns the load of the i-th candidate as own requests in flight.
 func (d *Decision) Local(i int) Candidate {
 	n, seen := d.Entry(i).InFlight()
-	return Candidate{i, n, Local, seen}
+	return Candidate{n, seen, int32(i), Local}
 }
 
 // View returns the view that the candidates are read from.

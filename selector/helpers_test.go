@@ -148,8 +148,8 @@ func weigh(t testing.TB, table *load.Table, signal Signal, r Request) (list []we
 	d.weigh(signal)
 	for i := range d.Len() {
 		c := d.Candidate(i)
-		if c.Index != i {
-			t.Fatalf("candidate %d has index %d", i, c.Index)
+		if int(c.index) != i {
+			t.Fatalf("candidate %d has index %d", i, c.index)
 		}
 		list = append(list, weighed{d.Entry(i).Worker().ID(), c.Load, c.Basis})
 	}

@@ -172,7 +172,7 @@ func TestAHostsPolicySeesWhatThePackagesOwnSee(t *testing.T) {
 		if n := d.Random(); n != 42 {
 			t.Errorf("the random number is %d", n)
 		}
-		if c := d.Local(1); c.Basis != Local || c.Load != 0 || c.Index != 1 {
+		if c := d.Local(1); c.Basis != Local || c.Load != 0 || c.index != 1 {
 			t.Errorf("locally the second is %+v", c)
 		}
 		return Choice{Candidate: d.Candidate(1), Reason: LeastLoaded}
@@ -186,7 +186,7 @@ func TestAHostsPolicySeesWhatThePackagesOwnSee(t *testing.T) {
 
 func TestAHostsPolicyThatMakesItsCandidateItselfStillPicks(t *testing.T) {
 	table, workers := withDepths(t, 0, 0)
-	policy := &hosted{name: "host", choose: func(d *Decision) Choice { return Choice{Candidate: Candidate{Index: 1}} }}
+	policy := &hosted{name: "host", choose: func(d *Decision) Choice { return Choice{Candidate: Candidate{index: 1}} }}
 	s := New(table, Config{Policy: policy})
 	for i := range 5 {
 		if p := mustPick(t, s, Request{}); p.Worker != workers[1] || workers[1].InFlight() != int64(i+1) {
@@ -208,7 +208,7 @@ func TestAChoiceIsMadeAgainIfAnotherPickTookTheWorkerMeanwhile(t *testing.T) {
 		}
 		if rivals > 0 { // the other pick comes in between choosing and counting
 			rivals--
-			hold(t, d.Entry(best.Index).Worker(), 1)
+			hold(t, d.Entry(int(best.index)).Worker(), 1)
 		}
 		return Choice{Candidate: best}
 	}}

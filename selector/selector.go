@@ -73,7 +73,7 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 // reserve counts the request on the chosen worker. Unless forced, it fails if
 // somebody else was counted there since the candidate was read.
 func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool) {
-	e := d.Entry(c.Candidate.Index)
+	e := d.Entry(int(c.Candidate.index))
 	w := e.Worker()
 	p.Rank = int(d.Request.Rank.Or(load.NoRank))
 	tokens := d.Request.PromptTokens.Or(0)

@@ -127,7 +127,7 @@ func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest
 		}
 	}
 	if t == TiesRotate && !d.some {
-		r.next.Store(uint64(best.Index) + 1)
+		r.next.Store(uint64(best.index) + 1)
 	}
 	return best, highest
 }
