@@ -45,8 +45,8 @@ func TestEveryFieldHasAKeyThatFitsTheFastComparison(t *testing.T) {
 	if len(momentsShape) != MaxDecodeMoments || len(statShape) != len(statFields) {
 		t.Error("a shape does not have the length of what it describes")
 	}
-	if numFields > 64 || numFields > 0xff {
-		t.Error("too many fields for a set, or for the header Append writes")
+	if numFields > 64 {
+		t.Error("too many fields for a set")
 	}
 }
 

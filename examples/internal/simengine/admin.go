@@ -12,9 +12,11 @@ import (
 // faultHandler serves /sim/: the faults of this engine on demand.
 func (e *Engine) faultHandler() http.Handler {
 	mux := http.NewServeMux()
-	handle := func(name string, fault func(url.Values) error) {
+	// A fault that ends the connection it was ordered over is returned as what to
+	// do after the answer.
+	handleDeadly := func(name string, fault func(url.Values) (after func(), err error)) {
 		mux.HandleFunc("POST /sim/"+name, func(w http.ResponseWriter, r *http.Request) {
-			err := fault(r.URL.Query())
+			after, err := fault(r.URL.Query())
 			switch {
 			case errors.Is(err, ErrDead):
 				writeError(w, http.StatusConflict, "invalid_request_error", "engine_dead", err.Error())
@@ -22,8 +24,14 @@ func (e *Engine) faultHandler() http.Handler {
 				writeError(w, http.StatusBadRequest, "invalid_request_error", "bad_fault", err.Error())
 			default:
 				writeJSON(w, http.StatusAccepted, map[string]string{"fault": name})
+				// A client that has left is no reason to go on living.
+				_ = http.NewResponseController(w).Flush()
+				after()
 			}
 		})
+	}
+	handle := func(name string, fault func(url.Values) error) {
+		handleDeadly(name, func(q url.Values) (func(), error) { return func() {}, fault(q) })
 	}
 	handle("mute", func(q url.Values) error {
 		d, err := durationOf(q, "for")
@@ -33,28 +41,23 @@ func (e *Engine) faultHandler() http.Handler {
 		return e.Mute(d)
 	})
 	handle("unmute", func(url.Values) error { return e.Unmute() })
-	handle("die", func(q url.Values) error {
+	handleDeadly("die", func(q url.Values) (func(), error) {
 		d, err := durationOf(q, "for")
-		if err != nil {
-			return err
-		}
-		e.dieFor(d)
-		return nil
+		return func() { e.dieFor(d) }, err
 	})
-	handle("restart", func(q url.Values) error {
+	handleDeadly("restart", func(q url.Values) (func(), error) {
 		down, err := durationOf(q, "down")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		ranks, err := intOf(q, "ranks", 0)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if ranks > maxRanks {
-			return fmt.Errorf("ranks=%d: want at most %d", ranks, maxRanks)
+			return nil, fmt.Errorf("ranks=%d: want at most %d", ranks, maxRanks)
 		}
-		e.restart(down, ranks)
-		return nil
+		return func() { e.restart(down, ranks) }, nil
 	})
 	handle("garbage", func(q url.Values) error {
 		n, err := intOf(q, "n", len(garbageKinds))

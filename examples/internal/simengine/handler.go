@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine/batch"
@@ -95,10 +96,15 @@ func writeSubmitError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // our own types
+	}
 	w.Header().Set("Content-Type", "application/json")
+	// With its length, the answer is whole once it is flushed.
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// An error here is a client that has left.
-	_ = json.NewEncoder(w).Encode(v)
+	_, _ = w.Write(body) // an error here is a client that has left
 }
 
 func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000-07:00") }
