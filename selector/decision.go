@@ -56,17 +56,28 @@ func (d *Decision) Candidate(i int) Candidate {
 		depth, seen := e.DepthNow()
 		return Candidate{depth, seen, int32(i), Engine}
 	}
-	return d.untrusted(i, e)
+	n, seen := d.untrusted(e)
+	return Candidate{n, seen, int32(i), d.basis(e)}
 }
 
-// untrusted is Candidate where there is no report to go by, apart so that the
-// common case stays short.
-func (d *Decision) untrusted(i int, e load.Entry) Candidate {
+// untrusted is the load of an entry that there is no report to go by for.
+func (d *Decision) untrusted(e load.Entry) (int64, load.Seen) {
 	n, seen := e.InFlight()
 	if d.scale.on {
-		return Candidate{d.scale.depth(n), seen, int32(i), Estimated}
+		n = d.scale.depth(n)
 	}
-	return Candidate{n, seen, int32(i), Local}
+	return n, seen
+}
+
+// basis is what Candidate makes of an entry.
+func (d *Decision) basis(e load.Entry) Basis {
+	switch {
+	case e.Trusted() && !d.local:
+		return Engine
+	case d.scale.on:
+		return Estimated
+	}
+	return Local
 }
 
 // Local returns the load of the i-th candidate as own requests in flight.

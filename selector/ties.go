@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
+
+	"github.com/plimsoll-go/plimsoll/load"
 )
 
 // Ties says which of several equally loaded workers is chosen.
@@ -101,33 +103,49 @@ func (r *running) replaces() bool {
 // compares own requests in flight instead of loads.
 func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest int64) {
 	n := d.Len()
-	var k int
+	var start int
 	var run running
 	switch {
 	case t == TiesRandom:
 		run.state = d.random() | 1
 	case d.some:
-		k = r.among(n)
+		start = r.among(n)
 	default:
-		k = int(r.next.Load() % uint64(n))
+		start = int(r.next.Load() % uint64(n))
 	}
-	for range n {
-		var c Candidate
-		if own {
-			c = d.Local(k)
-		} else {
-			c = d.Candidate(k)
+	// This is Candidate and Local, written out and cut down to what is compared:
+	// as calls they cost as much again as what they read.
+	var at int
+	var lowest int64
+	var seen load.Seen
+	for i := start; ; {
+		var l int64
+		var s load.Seen
+		switch e := d.Entry(i); {
+		case own:
+			l, s = e.InFlight()
+		case e.Trusted() && !d.local:
+			l, s = e.DepthNow()
+		default:
+			l, s = d.untrusted(e)
 		}
-		if run.better(c.Load, best.Load) {
-			best = c
+		if run.better(l, lowest) {
+			at, lowest, seen = i, l, s
 		}
-		highest = max(highest, c.Load)
-		if k++; k == n {
-			k = 0
+		highest = max(highest, l)
+		if i++; i == n {
+			i = 0
+		}
+		if i == start {
+			break
 		}
 	}
 	if t == TiesRotate && !d.some {
-		r.next.Store(uint64(best.index) + 1)
+		r.next.Store(uint64(at) + 1)
 	}
-	return best, highest
+	basis := Local
+	if !own {
+		basis = d.basis(d.Entry(at))
+	}
+	return Candidate{lowest, seen, int32(at), basis}, highest
 }
