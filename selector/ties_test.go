@@ -2,7 +2,9 @@ package selector
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -131,6 +133,48 @@ func TestTiesByRotationAmongSomeAreNearlyEven(t *testing.T) {
 			s := New(table, Config{Policy: policy})
 			within(t, pickAndDone(t, s, Request{Candidates: workers[1:4]}, 300), workers[1:4], 90, 110)
 		})
+	}
+}
+
+func TestTheLeastLoadedIsWhatComparingAllCandidatesGives(t *testing.T) {
+	// The loop that finds it does not ask for each candidate as other policies do.
+	rnd := rand.New(rand.NewPCG(6, 6))
+	for range 300 {
+		table, _ := newTestTable()
+		var workers []*load.Worker
+		for i := range 1 + rnd.IntN(70) {
+			w := table.Add(fmt.Sprint(i), "")
+			for _, k := range hold(t, w, rnd.IntN(4)) {
+				if rnd.IntN(2) == 0 {
+					k.Dispatched()
+				}
+			}
+			reportDepth(t, w, rnd.Int64N(6)-1)
+			workers = append(workers, w)
+		}
+		r := Request{}
+		if rnd.IntN(2) == 0 {
+			r.Exclude = workers[:rnd.IntN(len(workers))]
+		}
+		signal, ties, own := Signal(rnd.IntN(3)), Ties(rnd.IntN(2)), rnd.IntN(3) == 0
+		d := New(table, Config{Signal: signal}).newDecision(&r)
+		if err := d.restrict(); err != nil {
+			t.Fatal(err)
+		}
+		d.weigh(signal)
+		candidate := d.Candidate
+		if own {
+			candidate = d.Local
+		}
+		lowest, highest := candidate(0).Load, candidate(0).Load
+		for i := range d.Len() {
+			lowest, highest = min(lowest, candidate(i).Load), max(highest, candidate(i).Load)
+		}
+		best, top := newRotation().least(d, ties, own)
+		if best.Load != lowest || top != highest || best != candidate(int(best.index)) {
+			t.Fatalf("%v, ties %v, own %v: %+v and %d, want loads of %d and %d, and what the candidate is: %+v",
+				signal, ties, own, best, top, lowest, highest, candidate(int(best.index)))
+		}
 	}
 }
 
