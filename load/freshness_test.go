@@ -310,3 +310,14 @@ func TestAnOldReportThatExpiresFirstIsNoticedBehindNewerOnes(t *testing.T) {
 		t.Errorf("sums are %d workers and depth %d, want 9 and 9", workers, depth)
 	}
 }
+
+func TestAReaderThatComesSecondTakesTheViewThatTheFirstRenewed(t *testing.T) {
+	table, clock := newTestTable()
+	advertised(t, table, "a", Report{})
+	old := table.view.Load()
+	clock.advance(testWindow + 1)
+	renewed := table.View()
+	if got := table.renew(old, table.now()); got != renewed.v || got == old {
+		t.Error("the view was renewed twice")
+	}
+}

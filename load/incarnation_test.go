@@ -2,6 +2,7 @@ package load
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -381,5 +382,21 @@ func TestAnotherTablesWorkerCannotBeRemoved(t *testing.T) {
 	}
 	if _, ok := two.View().Find(w); ok {
 		t.Error("a worker is found in another table's view")
+	}
+}
+
+func TestWorkersAreListedOldestFirstWhateverBecomesOfThem(t *testing.T) {
+	table, _ := newTestTable()
+	a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
+	b.SetHealthy(false)
+	c.MarkOverloaded()
+	again := table.Add("a", "")
+	if got, want := table.Workers(), []*Worker{b, c, again}; !slices.Equal(got, want) {
+		t.Errorf("the workers are %v, want %v", got, want)
+	}
+	table.Remove(a) // gone already
+	table.Remove(b)
+	if got, want := table.Workers(), []*Worker{c, again}; !slices.Equal(got, want) {
+		t.Errorf("the workers are %v, want %v", got, want)
 	}
 }
