@@ -3,12 +3,16 @@ package load
 import "github.com/plimsoll-go/plimsoll/snapshot"
 
 // FromReading returns the report that a decoded SGLang message carries,
-// whichever of the two it is.
+// whichever of the two it is. Of a Reading that nothing was decoded into it is
+// one that Put refuses.
 func FromReading(r *snapshot.Reading) Report {
-	if r.Kind == snapshot.KindLoadStat {
+	switch r.Kind {
+	case snapshot.KindLoadSnapshot:
+		return FromSnapshot(&r.Snapshot)
+	case snapshot.KindLoadStat:
 		return FromStat(&r.Stat)
 	}
-	return FromSnapshot(&r.Snapshot)
+	return Report{Running: -1, Waiting: -1}
 }
 
 // FromSnapshot returns the report that a LoadSnapshot carries.

@@ -290,3 +290,10 @@ func TestAReadingBecomesTheReportOfWhicheverMessageItIs(t *testing.T) {
 		})
 	}
 }
+
+func TestReadingThatNothingWasDecodedIntoIsNoReport(t *testing.T) {
+	f := NewTable(Config{}).Add("a", "").Advertise(1)
+	if err := f.Put(0, FromReading(new(snapshot.Reading))); !errors.Is(err, ErrBadReport) {
+		t.Errorf("error is %v, want ErrBadReport", err)
+	}
+}

@@ -195,7 +195,7 @@ func (e Entry) InFlight() (n int64, seen Seen) { return e.s.worker.books.inFligh
 func (e Entry) Own() Own { return e.s.worker.books.read() }
 
 // Ranks returns the number of ranks that the worker advertises, or, where it
-// never advertised any, that have reported.
+// never advertised any, one more than the highest rank that has reported.
 func (e Entry) Ranks() int { return len(e.s.ranks) }
 
 // Report returns the newest report of a rank, fresh or not. ok is false if there

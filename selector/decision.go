@@ -135,6 +135,7 @@ func (d *Decision) listAllowed() {
 		}
 	}
 	rank, pinnedRank := r.Rank.Get()
+	pinnedRank = pinnedRank && rank != load.NoRank
 	d.places = slices.DeleteFunc(d.places, func(i int32) bool {
 		e := d.view.At(int(i))
 		if pinnedRank && !hasRank(e, rank) {

@@ -34,7 +34,8 @@ type Request struct {
 	Worker *load.Worker
 
 	// Rank pins the request to a data-parallel rank of whichever worker is
-	// chosen. Workers known not to have it take no part.
+	// chosen. Workers known not to have it take no part. Unknown and load.NoRank
+	// leave the rank to the engine.
 	Rank load.Maybe[int64]
 }
 

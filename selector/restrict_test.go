@@ -94,7 +94,10 @@ func TestAPinnedRankIsObeyedAndAnUnknownOneRefused(t *testing.T) {
 				t.Errorf("rank %d: only %d of %d workers were picked", tt.rank, len(seen), len(tt.on))
 			}
 		}
-		for _, rank := range []int64{-1, -5, math.MinInt64} {
+		if p, err := s.Pick(Request{Rank: load.Known[int64](load.NoRank)}); err != nil || p.Rank != load.NoRank {
+			t.Errorf("no rank, said in words: %v (%v)", p, err)
+		}
+		for _, rank := range []int64{-2, -5, math.MinInt64} {
 			if _, err := s.Pick(Request{Rank: load.Known(rank)}); !errors.Is(err, ErrNoCandidates) {
 				t.Errorf("rank %d: error is %v", rank, err)
 			}

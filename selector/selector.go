@@ -63,7 +63,7 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 		} else {
 			c = s.policy.Choose(d)
 		}
-		if s.reserve(&p, d, c, c.Blind || c.Reason == Pinned || try == maxTries) {
+		if s.reserve(&p, d, c, c.Blind || r.Worker != nil || try == maxTries) {
 			decisions.Put(d)
 			return p, nil
 		}
