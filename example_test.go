@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log"
+	"log/slog"
+	"maps"
 	"net/http"
 
 	"github.com/plimsoll-go/plimsoll/discovery"
@@ -24,6 +26,7 @@ func Example() {
 		Table:      table,
 		Source:     discovery.Static("http://10.0.0.1:30000", "http://10.0.0.2:30000"),
 		Subscriber: subscriber,
+		Logger:     slog.Default(), // says, among other things, which URL is unusable
 	})
 	go fleet.Run(context.Background()) // until its context ends
 	picker := selector.New(table, selector.Config{Policy: selector.PowerOfTwo()})
@@ -34,24 +37,42 @@ func Example() {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		defer pick.Done()                          // also when the client goes away or this handler panics
-		resp, err := forward(r, pick.Worker.URL()) // your gateway's own way to send a request
+		defer pick.Done() // also when the client goes away or this handler panics
+		resp, err := forward(pick.Trace(r.Context()), r, pick.Worker.URL())
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
+			pick.Worker.SetAside() // an engine that fails fast looks idle
+			http.Error(w, "engine failed", http.StatusBadGateway)
 			return
 		}
 		defer resp.Body.Close()
-		pick.FirstToken() // an answer has begun; a gateway that streams marks its first byte
+		maps.Copy(w.Header(), resp.Header)
 		w.WriteHeader(resp.StatusCode)
-		io.Copy(w, resp.Body)
+		stream(w, resp.Body, pick.FirstToken)
 	})
 }
 
-func forward(r *http.Request, engine string) (*http.Response, error) {
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, engine+r.URL.Path, r.Body)
+// forward is your gateway's own way to send a request to an engine.
+func forward(ctx context.Context, r *http.Request, engine string) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(ctx, r.Method, engine+r.URL.Path, r.Body)
 	if err != nil {
 		return nil, err
 	}
 	out.Header = r.Header.Clone()
 	return http.DefaultClient.Do(out)
+}
+
+// stream passes each piece of an answer on as it comes.
+func stream(w http.ResponseWriter, body io.Reader, first func()) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := body.Read(buf)
+		if n > 0 {
+			first() // only the first call counts
+			w.Write(buf[:n])
+			http.NewResponseController(w).Flush()
+		}
+		if err != nil {
+			return
+		}
+	}
 }

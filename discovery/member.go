@@ -83,7 +83,7 @@ func (m *member) run(ctx context.Context) {
 // not matter what the engine publishes.
 func (m *member) runWithoutSockets(ctx context.Context) {
 	for {
-		m.noSockets(ctx, Advertisement{}, func() { m.worker.NotPublishing("no subscriber") })
+		m.noSockets(ctx, Advertisement{}, func() { m.worker.SetNotPublishing("no subscriber") })
 		select {
 		case <-m.kick:
 		case <-ctx.Done():
@@ -118,14 +118,14 @@ func (m *member) ask(ctx context.Context) {
 		m.failures++
 		pause = backoff(m.failures, c.RetryMin, c.RetryMax)
 		if m.feed == nil {
-			m.noSockets(ctx, Advertisement{}, func() { m.worker.NoAnswer(err.Error()) })
+			m.noSockets(ctx, Advertisement{}, func() { m.worker.SetNoAnswer(err.Error()) })
 		}
 	case !ad.Publishes:
 		outcome = OutcomeDoesNotPublish
 		m.failures = 0
 		pause = jittered(c.RecheckNotPublishing)
 		m.unsubscribe()
-		m.noSockets(ctx, ad, func() { m.worker.NotPublishing(ad.Reason) })
+		m.noSockets(ctx, ad, func() { m.worker.SetNotPublishing(ad.Reason) })
 	default:
 		outcome = OutcomePublishes
 		m.failures = 0
@@ -218,7 +218,7 @@ func (m *member) noSockets(ctx context.Context, ad Advertisement, say func()) {
 		if m.poller != nil {
 			m.stopPolling()
 			// The poller's feed dies, which NoAnswer alone would not do.
-			m.worker.NotPublishing("polling switched off")
+			m.worker.SetNotPublishing("polling switched off")
 			say()
 		}
 		return

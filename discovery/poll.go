@@ -65,11 +65,11 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 	reason := "/v1/loads: " + failure.Err.Error()
 	if failure.noEndpoint() {
 		p.feed, p.failures = nil, 0
-		p.m.worker.NotPublishing(reason)
+		p.m.worker.SetNotPublishing(reason)
 		return jittered(c.RecheckNotPublishing)
 	}
 	if p.feed == nil {
-		p.m.worker.NoAnswer(reason)
+		p.m.worker.SetNoAnswer(reason)
 	} else {
 		// What was reported before stays, and goes stale by itself.
 		for rank := range p.feed.Ranks() {

@@ -90,8 +90,8 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	s.ranks[rank] = w.rankState(r, received)
 	s.judge(now, t.window)
 	w.stats[rank].report(&r)
-	if w.overloadedUntil != 0 {
-		w.overloadedUntil, w.state = 0, s
+	if w.asideUntil != 0 {
+		w.asideUntil, w.state = 0, s
 		t.rebuildLocked(now)
 		return nil
 	}

@@ -29,14 +29,14 @@ func TestALateReportOfARemovedWorkerReachesNothing(t *testing.T) {
 			t.Errorf("a late report %s: error is %v, want ErrGone", name, err)
 		}
 	}
-	old.NotPublishing("late")
-	old.NoAnswer("late")
-	old.MarkOverloaded()
+	old.SetNotPublishing("late")
+	old.SetNoAnswer("late")
+	old.SetAside()
 	old.SetHealthy(false)
 	oldFeed.Drop(0, "late", errors.New("late"))
 	table.Remove(old) // a second time
 	wantUntrusted(t, again, NoFeed)
-	if st := again.Status(); !st.Healthy || st.Overloaded || st.Advertised != 0 || len(st.Ranks) != 0 {
+	if st := again.Status(); !st.Healthy || st.Aside || st.Advertised != 0 || len(st.Ranks) != 0 {
 		t.Errorf("the new worker has something of the old one: %+v", st)
 	}
 	if got, ok := table.Worker("http://a"); !ok || got != again {
@@ -210,8 +210,8 @@ func TestAWorkerThatIsFedByItsHostIsTakenAtFaceValueOnTheRanksItHas(t *testing.T
 
 func TestTheHostsOwnReportsSurviveThatTheEngineDoesNotPublish(t *testing.T) {
 	for name, tell := range map[string]func(*Worker){
-		"not publishing": func(w *Worker) { w.NotPublishing("no kv_events block") },
-		"no answer":      func(w *Worker) { w.NoAnswer("connection refused") },
+		"not publishing": func(w *Worker) { w.SetNotPublishing("no kv_events block") },
+		"no answer":      func(w *Worker) { w.SetNoAnswer("connection refused") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			table, clock := newTestTable()
@@ -239,7 +239,7 @@ func TestAnAdvertisementTakesTheHostsReportsAwayButNotItsRightToReport(t *testin
 func TestAnEngineThatDoesNotPublishLosesItsFeedAndStaysEligible(t *testing.T) {
 	table, _ := newTestTable()
 	w, f := advertised(t, table, "a", Report{Running: 3}, Report{Running: 3})
-	w.NotPublishing("load_endpoint_port_base is missing")
+	w.SetNotPublishing("load_endpoint_port_base is missing")
 	wantUntrusted(t, w, NotPublishing)
 	if got := w.Status().Reason; got != "load_endpoint_port_base is missing" {
 		t.Errorf("the reason is %q", got)
@@ -250,7 +250,7 @@ func TestAnEngineThatDoesNotPublishLosesItsFeedAndStaysEligible(t *testing.T) {
 	if st := w.Status(); st.Advertised != 0 || len(st.Ranks) != 0 || st.Age != 0 {
 		t.Errorf("something of its feed is left: %+v", st)
 	}
-	w.NoAnswer("timeout") // what is known now is that nobody answers
+	w.SetNoAnswer("timeout") // what is known now is that nobody answers
 	wantUntrusted(t, w, NoAnswer)
 	if got := w.Status().Reason; got != "timeout" {
 		t.Errorf("the reason is %q", got)
@@ -267,13 +267,13 @@ func TestAnEngineThatDoesNotPublishLosesItsFeedAndStaysEligible(t *testing.T) {
 func TestFailingToAskAnEngineLeavesTheFeedThatItHas(t *testing.T) {
 	table, _ := newTestTable()
 	w := table.Add("a", "")
-	w.NoAnswer("connection refused")
+	w.SetNoAnswer("connection refused")
 	wantUntrusted(t, w, NoAnswer)
 	f := w.Advertise(1)
-	w.NoAnswer("timeout")
+	w.SetNoAnswer("timeout")
 	wantUntrusted(t, w, NeverReported)
 	mustPut(t, f, 0, Report{Running: 3})
-	w.NoAnswer("timeout")
+	w.SetNoAnswer("timeout")
 	wantTrusted(t, w, 3)
 	mustPut(t, f, 0, Report{Running: 4})
 	wantTrusted(t, w, 4)
@@ -389,7 +389,7 @@ func TestWorkersAreListedOldestFirstWhateverBecomesOfThem(t *testing.T) {
 	table, _ := newTestTable()
 	a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
 	b.SetHealthy(false)
-	c.MarkOverloaded()
+	c.SetAside()
 	again := table.Add("a", "")
 	if got, want := table.Workers(), []*Worker{b, c, again}; !slices.Equal(got, want) {
 		t.Errorf("the workers are %v, want %v", got, want)

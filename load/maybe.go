@@ -2,18 +2,18 @@ package load
 
 import (
 	"encoding/json"
-	"strconv"
+	"fmt"
 )
 
 // Maybe is a number that may be unknown. The zero Maybe is unknown, which is
 // not the same as a known zero.
-type Maybe[T int64 | float64] struct {
+type Maybe[T int | int64 | float64] struct {
 	value T
 	known bool
 }
 
 // Known returns a known value.
-func Known[T int64 | float64](v T) Maybe[T] { return Maybe[T]{value: v, known: true} }
+func Known[T int | int64 | float64](v T) Maybe[T] { return Maybe[T]{value: v, known: true} }
 
 // Get returns the value, and whether it is known.
 func (m Maybe[T]) Get() (T, bool) { return m.value, m.known }
@@ -34,12 +34,7 @@ func (m Maybe[T]) String() string {
 	if !m.known {
 		return "unknown"
 	}
-	switch v := any(m.value).(type) {
-	case int64:
-		return strconv.FormatInt(v, 10)
-	default:
-		return strconv.FormatFloat(v.(float64), 'g', -1, 64)
-	}
+	return fmt.Sprint(m.value)
 }
 
 // MarshalJSON encodes an unknown value as null.

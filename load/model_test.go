@@ -30,18 +30,18 @@ type modelReport struct {
 }
 
 type modelWorker struct {
-	w               *Worker
-	id              string
-	gone, healthy   bool
-	overloadedUntil int64
-	feed            *Feed
-	feeds           []*Feed // all there ever were
-	why             Why     // without a feed and without reports
-	advertised      int
-	ranks           []*modelReport
-	everRanks       int // the highest number of ranks it ever had
-	taken           []uint64
-	requests        []*modelRequest
+	w             *Worker
+	id            string
+	gone, healthy bool
+	asideUntil    int64
+	feed          *Feed
+	feeds         []*Feed // all there ever were
+	why           Why     // without a feed and without reports
+	advertised    int
+	ranks         []*modelReport
+	everRanks     int // the highest number of ranks it ever had
+	taken         []uint64
+	requests      []*modelRequest
 }
 
 func (w *modelWorker) count(is func(*modelRequest) bool) (n int64) {
@@ -157,7 +157,7 @@ func (m *model) eligible() (list []*modelWorker, n int) {
 	for _, w := range m.current() {
 		switch {
 		case !w.healthy:
-		case m.now() < w.overloadedUntil:
+		case m.now() < w.asideUntil:
 			aside = append(aside, w)
 		default:
 			list = append(list, w)
@@ -269,15 +269,15 @@ func (m *model) put(w *modelWorker, f *Feed) {
 	w.everRanks = max(w.everRanks, len(w.ranks))
 	w.ranks[rank] = &modelReport{r, received, sent, w.own().InFlight}
 	w.taken[rank]++
-	w.overloadedUntil = 0
+	w.asideUntil = 0
 }
 
 func (m *model) noFeed(w *modelWorker, why Why) {
 	m.did = fmt.Sprintf("%v of %s", why, w.id)
 	if why == NotPublishing {
-		w.w.NotPublishing("reason")
+		w.w.SetNotPublishing("reason")
 	} else {
-		w.w.NoAnswer("reason")
+		w.w.SetNoAnswer("reason")
 	}
 	if w.gone || why == NoAnswer && w.feed != nil {
 		return
@@ -362,10 +362,10 @@ func (m *model) act(names, ranks int) {
 		w.w.SetHealthy(healthy)
 		w.healthy = w.healthy && w.gone || healthy && !w.gone
 	case roll < 21:
-		m.did = "MarkOverloaded of " + w.id
-		w.w.MarkOverloaded()
+		m.did = "SetAside of " + w.id
+		w.w.SetAside()
 		if !w.gone {
-			w.overloadedUntil = m.now() + int64(testWindow)
+			w.asideUntil = m.now() + int64(testWindow)
 		}
 	case roll < 30:
 		m.put(w, nil)
@@ -407,7 +407,7 @@ func (m *model) check() {
 		m.table.mu.Lock()
 		v := m.table.View()
 		m.table.mu.Unlock()
-		for i := range v.All() {
+		for i := range v.Healthy() {
 			w := m.modelOf(v.At(i).Worker())
 			if got, want := v.At(i).Trusted(), w.whyAt(m.now(), int64(testWindow)) == Trusted; got != want {
 				m.fatalf("with the lock held %s is trusted %v, want %v", w.id, got, want)
@@ -417,11 +417,11 @@ func (m *model) check() {
 	}
 	v := m.table.View()
 	want, n := m.eligible()
-	if v.Len() != n || v.All() != len(want) || v.Known() != len(m.current()) {
-		m.fatalf("%d eligible of %d healthy of %d, want %d of %d of %d", v.Len(), v.All(), v.Known(), n, len(want), len(m.current()))
+	if v.Len() != n || v.Healthy() != len(want) || v.Known() != len(m.current()) {
+		m.fatalf("%d eligible of %d healthy of %d, want %d of %d of %d", v.Len(), v.Healthy(), v.Known(), n, len(want), len(m.current()))
 	}
 	m.most = max(m.most, v.Len())
-	m.aside += v.All() - v.Len()
+	m.aside += v.Healthy() - v.Len()
 	for i, w := range want {
 		m.checkEntry(v, i, w)
 	}
@@ -537,7 +537,7 @@ func (m *model) checkStatus() {
 		if st.ID != w.id || st.Why != why || st.Trusted != (why == Trusted) || (st.Reason == "") != (why == Trusted) || st.Depth.IsKnown() != (why == Trusted) {
 			m.fatalf("status of %s is %v (%q) with depth %v, want %v", st.ID, st.Why, st.Reason, st.Depth, why)
 		}
-		if st.Healthy != w.healthy || st.Overloaded != (m.now() < w.overloadedUntil) || st.Advertised != w.advertised || st.Picked != uint64(len(w.requests)) {
+		if st.Healthy != w.healthy || st.Aside != (m.now() < w.asideUntil) || st.Advertised != w.advertised || st.Picked != uint64(len(w.requests)) {
 			m.fatalf("status of %s is %+v", st.ID, st)
 		}
 		if len(w.reports()) > 0 && st.SinceReport != w.sinceReport() {

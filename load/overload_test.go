@@ -31,18 +31,18 @@ func TestAnOverloadedWorkerIsSetAsideUntilItsNextReportEvenAnUnchangedOne(t *tes
 	table, clock := newTestTable()
 	a, f := advertised(t, table, "a", Report{Running: 3}, Report{})
 	advertised(t, table, "b", Report{Running: 5})
-	a.MarkOverloaded()
+	a.SetAside()
 	wantIDs(t, table, "b")
 	if workers, depth, _ := table.View().Trusted(); workers != 1 || depth != 5 {
 		t.Errorf("an overloaded worker is part of the sums: %d workers, depth %d", workers, depth)
 	}
-	if st := a.Status(); !st.Overloaded || !st.Trusted || !st.Healthy {
-		t.Errorf("its status is overloaded %v, trusted %v, healthy %v", st.Overloaded, st.Trusted, st.Healthy)
+	if st := a.Status(); !st.Aside || !st.Trusted || !st.Healthy {
+		t.Errorf("its status is overloaded %v, trusted %v, healthy %v", st.Aside, st.Trusted, st.Healthy)
 	}
 	clock.advance(time.Millisecond)
 	mustPut(t, f, 1, Report{}) // as before, and of the other rank
 	wantIDs(t, table, "a", "b")
-	if a.Status().Overloaded {
+	if a.Status().Aside {
 		t.Error("the mark is still shown")
 	}
 }
@@ -51,18 +51,18 @@ func TestAnOverloadMarkEndsAfterOneWindowWithoutAnyReport(t *testing.T) {
 	table, clock := newTestTable()
 	a := table.Add("a", "")
 	table.Add("b", "")
-	a.MarkOverloaded()
+	a.SetAside()
 	clock.advance(testWindow - 1)
 	wantIDs(t, table, "b")
-	if !a.Status().Overloaded {
+	if !a.Status().Aside {
 		t.Error("the mark is not shown")
 	}
-	a.MarkOverloaded() // again: a window from now
+	a.SetAside() // again: a window from now
 	clock.advance(testWindow - 1)
 	wantIDs(t, table, "b")
 	clock.advance(1)
 	wantIDs(t, table, "a", "b")
-	if a.Status().Overloaded {
+	if a.Status().Aside {
 		t.Error("the mark is still shown")
 	}
 }
@@ -70,15 +70,15 @@ func TestAnOverloadMarkEndsAfterOneWindowWithoutAnyReport(t *testing.T) {
 func TestOverloadedWorkersAreEligibleWhenNoOthersAreLeft(t *testing.T) {
 	table, clock := newTestTable()
 	a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
-	a.MarkOverloaded()
+	a.SetAside()
 	clock.advance(time.Second)
-	b.MarkOverloaded()
+	b.SetAside()
 	wantIDs(t, table, "c")
 	c.SetHealthy(false)
 	wantIDs(t, table, "a", "b")
 	c.SetHealthy(true)
 	wantIDs(t, table, "c")
-	c.MarkOverloaded()
+	c.SetAside()
 	wantIDs(t, table, "a", "b", "c")
 	clock.advance(testWindow - time.Second) // the first mark ends
 	wantIDs(t, table, "a")
@@ -93,11 +93,11 @@ func TestWorkersThatAreSetAsideComeLastInAView(t *testing.T) {
 	c, f := advertised(t, table, "c", Report{Running: 100})
 	d, _ := advertised(t, table, "d", Report{Running: 1000})
 	d.SetHealthy(false)
-	c.MarkOverloaded()
-	a.MarkOverloaded()
+	c.SetAside()
+	a.SetAside()
 	v := table.View()
-	if v.Len() != 1 || v.All() != 3 || v.Known() != 4 {
-		t.Fatalf("%d eligible of %d healthy of %d, want 1 of 3 of 4", v.Len(), v.All(), v.Known())
+	if v.Len() != 1 || v.Healthy() != 3 || v.Known() != 4 {
+		t.Fatalf("%d eligible of %d healthy of %d, want 1 of 3 of 4", v.Len(), v.Healthy(), v.Known())
 	}
 	for i, w := range []*Worker{b, a, c} {
 		if at, ok := v.Position(w); !ok || at != i || v.At(i).Worker() != w || !v.At(i).Trusted() {
@@ -135,7 +135,7 @@ func TestARefusedReportDoesNotClearAnOverloadMark(t *testing.T) {
 	table, clock := newTestTable()
 	a, f := advertised(t, table, "a", Report{Source: SourcePush})
 	table.Add("b", "")
-	a.MarkOverloaded()
+	a.SetAside()
 	if f.Put(0, Report{Running: -1}) == nil || f.Put(0, Report{Source: SourcePoll}) == nil || f.Put(1, Report{}) == nil {
 		t.Fatal("a bad report was taken")
 	}
@@ -180,7 +180,7 @@ func TestAWorkerThatWasMarkedOverloadedWhileUnhealthyComesBackOverloaded(t *test
 	a := table.Add("a", "")
 	table.Add("b", "")
 	a.SetHealthy(false)
-	a.MarkOverloaded()
+	a.SetAside()
 	a.SetHealthy(true)
 	wantIDs(t, table, "b")
 	clock.advance(testWindow)
@@ -191,7 +191,7 @@ func TestAnOverloadMarkEndsBehindALockThatIsHeldOnlyAMomentLater(t *testing.T) {
 	table, clock := newTestTable()
 	a, _ := advertised(t, table, "a", Report{})
 	advertised(t, table, "b", Report{})
-	a.MarkOverloaded()
+	a.SetAside()
 	clock.advance(testWindow + 1)
 	table.mu.Lock()
 	v := table.View()

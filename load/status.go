@@ -11,12 +11,12 @@ import (
 
 // WorkerStatus is all that a person may want to know of one worker.
 type WorkerStatus struct {
-	ID         string `json:"id"`
-	Healthy    bool   `json:"healthy"`
-	Overloaded bool   `json:"overloaded"` // refused a request and has not reported since
-	Trusted    bool   `json:"trusted"`
-	Why        Why    `json:"why"`    // why it is not trusted
-	Reason     string `json:"reason"` // the same in words, with the ranks it is about; empty if trusted
+	ID      string `json:"id"`
+	Healthy bool   `json:"healthy"`
+	Aside   bool   `json:"aside"` // see Worker.SetAside
+	Trusted bool   `json:"trusted"`
+	Why     Why    `json:"why"`    // "trusted", or why it is not
+	Reason  string `json:"reason"` // the same in words, with the ranks it is about; empty if trusted
 
 	Advertised int           `json:"advertised_ranks"` // 0 if it advertises no load feed
 	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks; unknown unless trusted
@@ -104,7 +104,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 	st := WorkerStatus{
 		ID:            w.id,
 		Healthy:       w.healthy,
-		Overloaded:    w.overloadedUntil > now,
+		Aside:         w.asideUntil > now,
 		Trusted:       s.trusted,
 		Why:           s.why,
 		InFlight:      own.InFlight,

@@ -95,12 +95,12 @@ func TestTheReasonNamesTheRanksThatItIsAbout(t *testing.T) {
 			want: []string{"nothing"},
 		}, {
 			name: "an engine that does not publish",
-			make: func(_ *testing.T, w *Worker, _ *clock) { w.NotPublishing("no kv_events block") },
+			make: func(_ *testing.T, w *Worker, _ *clock) { w.SetNotPublishing("no kv_events block") },
 			why:  NotPublishing,
 			want: []string{"no kv_events block"},
 		}, {
 			name: "an engine that does not answer",
-			make: func(_ *testing.T, w *Worker, _ *clock) { w.NoAnswer("connection refused") },
+			make: func(_ *testing.T, w *Worker, _ *clock) { w.SetNoAnswer("connection refused") },
 			why:  NoAnswer,
 			want: []string{"connection refused"},
 		},
@@ -204,7 +204,7 @@ func TestStatusIsValidJSONWhateverWasReported(t *testing.T) {
 	f.Drop(0, "a \"reason\"", errors.New("an \x00 error"))
 	mustPut(t, table.Add("hosted", ""), 3, Report{})
 	table.Add("silent", "").Advertise(2)
-	table.Add("new", "").NoAnswer("")
+	table.Add("new", "").SetNoAnswer("")
 	clock.advance(time.Second)
 	reserve(t, f.Worker(), 0, 10)
 

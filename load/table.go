@@ -11,8 +11,9 @@ import (
 )
 
 // DefaultWindow is how long a report is trusted where the configuration does
-// not say. Engines report at least once a second, so it forgives a few lost
-// reports and a garbage collection, and not much more.
+// not say. An idle engine repeats its report every second; a busy one reports
+// between steps, so that a long step is silence. The window forgives that, a few
+// lost reports and a garbage collection, and not much more.
 const DefaultWindow = 5 * time.Second
 
 // Config configures a Table. The zero Config is ready to use.
@@ -123,18 +124,18 @@ func (t *Table) Workers() []*Worker {
 func byOrder(a, b *Worker) int { return cmp.Compare(a.order, b.order) }
 
 // sortedLocked lists the healthy workers, oldest first: those that any pick may
-// choose, and those that are set aside as overloaded until ends at the latest. If
-// all are overloaded, none is.
+// choose, and those that are set aside, until ends at the latest. If all are set
+// aside, none is.
 func (t *Table) sortedLocked(now int64) (eligible, aside []*Worker, ends int64) {
 	ends = math.MaxInt64
 	for _, w := range t.workers {
 		switch {
 		case !w.healthy:
-		case w.overloadedUntil > now:
+		case w.asideUntil > now:
 			aside = append(aside, w)
-			ends = min(ends, w.overloadedUntil)
+			ends = min(ends, w.asideUntil)
 		default:
-			w.overloadedUntil = 0
+			w.asideUntil = 0
 			eligible = append(eligible, w)
 		}
 	}

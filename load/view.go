@@ -6,9 +6,9 @@ import (
 )
 
 // View is one moment's picture of the healthy workers. Those that are set aside
-// as overloaded come last; the others are the eligible ones. It is a small value.
-// What the engines reported does not change while it is held; what this gateway
-// has in flight is read from the live books, at the moment that it is asked for.
+// come last; the others are the eligible ones. It is a small value. What the
+// engines reported does not change while it is held; what this gateway has in
+// flight is read from the live books, at the moment that it is asked for.
 type View struct {
 	v   *viewState
 	now int64
@@ -84,8 +84,8 @@ func (v *viewState) with(i int, s *state) *viewState {
 	return &next
 }
 
-// renewed returns a private copy of the view as it is at now. An overloaded
-// worker stays aside a moment longer than it must.
+// renewed returns a private copy of the view as it is at now. A worker that is
+// set aside stays there a moment longer than it must.
 func (v *viewState) renewed(now int64) *viewState {
 	next := &viewState{known: v.known, freshUntil: math.MaxInt64, n: v.n}
 	for i := range v.all {
@@ -95,7 +95,7 @@ func (v *viewState) renewed(now int64) *viewState {
 }
 
 // View returns the current view. It costs an atomic load and a reading of the
-// clock, and allocates nothing.
+// clock, and allocates nothing unless a report has gone stale since it was made.
 func (t *Table) View() View {
 	now := t.now()
 	v := t.view.Load()
@@ -106,16 +106,17 @@ func (t *Table) View() View {
 }
 
 // Len returns the number of eligible workers: healthy and, unless all are, not
-// overloaded.
+// set aside.
 func (v View) Len() int { return v.v.n }
 
-// All returns the number of healthy workers.
-func (v View) All() int { return v.v.all }
+// Healthy returns the number of healthy workers, those that are set aside
+// included.
+func (v View) Healthy() int { return v.v.all }
 
 // Known returns the number of workers in the table, healthy or not.
 func (v View) Known() int { return v.v.known }
 
-// At returns the i-th worker, for i from 0 to All()-1. The eligible ones are the
+// At returns the i-th worker, for i from 0 to Healthy()-1. The eligible ones are the
 // first Len(), in the order of their addition.
 func (v View) At(i int) Entry { return Entry{v.v.at(i)} }
 

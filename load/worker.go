@@ -25,13 +25,13 @@ type Worker struct {
 	position atomic.Int64
 
 	// guarded by table.mu
-	gone            bool
-	healthy         bool
-	overloadedUntil int64 // 0: not overloaded
-	feed            *Feed // current; nil if none is advertised
-	state           *state
-	reason          string // in words, for NotPublishing and NoAnswer
-	stats           []rankStats
+	gone       bool
+	healthy    bool
+	asideUntil int64 // 0: not set aside
+	feed       *Feed // current; nil if none is advertised
+	state      *state
+	reason     string // in words, for NotPublishing and NoAnswer
+	stats      []rankStats
 }
 
 const cacheLine = 64
@@ -120,10 +120,12 @@ func (w *Worker) SetHealthy(healthy bool) {
 	t.rebuildLocked(now)
 }
 
-// MarkOverloaded sets the worker aside: its engine has just refused a request. It
-// is still picked where nothing else is left to pick from. The mark clears with the next report of any
-// of its ranks, changed or not, and after one freshness window in any case.
-func (w *Worker) MarkOverloaded() {
+// SetAside keeps the worker from being picked as long as there are others: its
+// engine has just refused a request, or failed it. An engine that fails fast has
+// short queues, and without this call draws every request. The worker comes back
+// with the next report of any of its ranks, changed or not, and after one
+// freshness window in any case.
+func (w *Worker) SetAside() {
 	t := w.table
 	now := t.now()
 	t.mu.Lock()
@@ -131,7 +133,7 @@ func (w *Worker) MarkOverloaded() {
 	if w.gone {
 		return
 	}
-	w.overloadedUntil = now + t.window
+	w.asideUntil = now + t.window
 	t.rebuildLocked(now)
 }
 
@@ -158,14 +160,14 @@ func (w *Worker) Advertise(ranks int) *Feed {
 	return f
 }
 
-// NotPublishing says that the engine answers and does not publish its load, and
+// SetNotPublishing says that the engine answers and does not publish its load, and
 // why, in words. The reports of its feed are dropped and the feed goes dead.
-func (w *Worker) NotPublishing(reason string) { w.noFeed(NotPublishing, reason) }
+func (w *Worker) SetNotPublishing(reason string) { w.noFeed(NotPublishing, reason) }
 
-// NoAnswer says that it could not be found out whether the engine publishes its
+// SetNoAnswer says that it could not be found out whether the engine publishes its
 // load, and why, in words. A feed that it has is left alone: failing to ask is
 // no news about it.
-func (w *Worker) NoAnswer(reason string) { w.noFeed(NoAnswer, reason) }
+func (w *Worker) SetNoAnswer(reason string) { w.noFeed(NoAnswer, reason) }
 
 func (w *Worker) noFeed(why Why, reason string) {
 	t := w.table

@@ -18,7 +18,7 @@ func TestAPickCostsNoAllocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			anyPolicy(t, func(t *testing.T, policy Policy) {
 				table, workers := withDepths(t, depths...)
-				workers[7].MarkOverloaded()
+				workers[7].SetAside()
 				s := New(table, Config{Policy: policy})
 				prefix := []PrefixMatch{{workers[3], 800}, {workers[5], 800}, {workers[2], 20}}
 				few := workers[2:6]
@@ -29,7 +29,7 @@ func TestAPickCostsNoAllocation(t *testing.T) {
 					"among candidates": {PromptTokens: load.Known[int64](1000), Prefix: prefix, Candidates: few},
 					"with exclusions":  {PromptTokens: load.Known[int64](1000), Prefix: prefix, Exclude: few[:2]},
 					"pinned":           {Worker: workers[2]},
-					"with a rank":      {Rank: load.Known[int64](0)},
+					"with a rank":      {Rank: load.Known(0)},
 				} {
 					got := testing.AllocsPerRun(500, func() {
 						p, err := s.Pick(r)

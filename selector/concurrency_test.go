@@ -81,9 +81,9 @@ func TestPicksGoOnWhileEverythingElseChanges(t *testing.T) {
 			}
 			switch rnd.IntN(4) {
 			case 0:
-				w.MarkOverloaded()
+				w.SetAside()
 			case 1:
-				w.NotPublishing("no")
+				w.SetNotPublishing("no")
 			default:
 				w.SetHealthy(rnd.IntN(2) == 0)
 			}
@@ -107,7 +107,7 @@ func TestPicksGoOnWhileEverythingElseChanges(t *testing.T) {
 					case 3:
 						r.Worker, mayFail = some[1], true // may be gone
 					case 4:
-						r.Rank, mayFail = load.Known[int64](1), true // perhaps nobody has it
+						r.Rank, mayFail = load.Known(1), true // perhaps nobody has it
 					}
 					p, err := s.Pick(r)
 					if err != nil {

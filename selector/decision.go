@@ -110,7 +110,7 @@ func (d *Decision) restrict() error {
 		d.listAllowed()
 	}
 	if d.Len() == 0 {
-		return &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.All(), Pinned: r.Worker != nil}
+		return &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.Healthy(), Pinned: r.Worker != nil}
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (d *Decision) listAllowed() {
 		slices.Sort(d.places)
 		d.places = slices.Compact(d.places)
 	default:
-		for i := range d.view.All() {
+		for i := range d.view.Healthy() {
 			d.places = append(d.places, int32(i))
 		}
 	}
@@ -157,8 +157,8 @@ func (d *Decision) listPlace(w *load.Worker) {
 
 // hasRank obeys a pin where the number of ranks is not known: the engine will
 // say if it does not have it.
-func hasRank(e load.Entry, rank int64) bool {
-	return rank >= 0 && (e.Ranks() == 0 || rank < int64(e.Ranks()))
+func hasRank(e load.Entry, rank int) bool {
+	return rank >= 0 && (e.Ranks() == 0 || rank < e.Ranks())
 }
 
 // weigh settles on what basis the candidates are compared.

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httptrace"
 	"strings"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -35,23 +34,21 @@ func ExampleSelector_Pick() {
 		// release the worker, too.
 		defer pick.Done()
 
-		ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-			WroteRequest: func(httptrace.WroteRequestInfo) { pick.Dispatched() }, // its next report counts it
-		})
+		ctx := pick.Trace(r.Context()) // marks that the engine's next report counts the request
 		req, err := http.NewRequestWithContext(ctx, r.Method, pick.Worker.URL()+r.URL.Path, r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		resp, err := http.DefaultClient.Do(req)
+		if err != nil || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+			pick.Worker.SetAside() // or it would look idle, and be picked again and again
+		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
 		defer resp.Body.Close()
-		if resp.StatusCode == http.StatusTooManyRequests {
-			pick.Worker.MarkOverloaded()
-		}
 		w.WriteHeader(resp.StatusCode)
 
 		buf := make([]byte, 32<<10)

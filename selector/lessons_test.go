@@ -115,7 +115,7 @@ func TestWhateverBecomesOfARequestItsWorkerEndsWithNothingInFlight(t *testing.T)
 				table, workers := withDepths(t, 1)
 				s := New(table, Config{Policy: policy})
 				for range 3 {
-					p, err := s.Pick(Request{PromptTokens: load.Known[int64](10), Rank: load.Known[int64](0)})
+					p, err := s.Pick(Request{PromptTokens: load.Known[int64](10), Rank: load.Known(0)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -349,7 +349,7 @@ func TestAnOverloadMarkOnlyDivertsAsLongAsThereIsAnyoneElse(t *testing.T) {
 	anyPolicy(t, func(t *testing.T, policy Policy) {
 		table, workers := withDepths(t, 0, 90, 90)
 		s := New(table, Config{Policy: policy, Rand: seeded(6)})
-		workers[0].MarkOverloaded()
+		workers[0].SetAside()
 		if counts := pickAndDone(t, s, Request{}, 50); counts[workers[0]] != 0 {
 			t.Error("the overloaded worker was picked")
 		}
@@ -371,8 +371,8 @@ func TestAnOverloadMarkOnlyDivertsAsLongAsThereIsAnyoneElse(t *testing.T) {
 				p.Done()
 			}
 		}
-		workers[1].MarkOverloaded()
-		workers[2].MarkOverloaded()
+		workers[1].SetAside()
+		workers[2].SetAside()
 		if p := mustPick(t, s, Request{}); p.Candidates != 3 {
 			t.Errorf("with all overloaded %d take part", p.Candidates)
 		}
@@ -421,7 +421,7 @@ func TestPicksCountOnTheRankThatTheyArePinnedTo(t *testing.T) {
 	w := table.Add("a", "")
 	w.Advertise(3)
 	s := New(table, Config{})
-	p := mustPick(t, s, Request{Rank: load.Known[int64](2)})
+	p := mustPick(t, s, Request{Rank: load.Known(2)})
 	if p.Rank != 2 {
 		t.Errorf("the rank is %d, want 2", p.Rank)
 	}

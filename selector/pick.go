@@ -1,7 +1,9 @@
 package selector
 
 import (
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -27,6 +29,27 @@ type Pick struct {
 	Load       int64         // on that basis, before this request
 	Age        time.Duration // of the oldest report that Load is made of, where Basis is Engine
 	Candidates int           // workers that took part
+}
+
+// LogValue makes slog print what String does.
+func (p Pick) LogValue() slog.Value { return slog.StringValue(p.String()) }
+
+// MarshalJSON encodes what the fields say, with the worker as its id.
+func (p Pick) MarshalJSON() ([]byte, error) {
+	var worker string
+	if p.Worker != nil {
+		worker = p.Worker.ID()
+	}
+	return json.Marshal(struct {
+		Worker     string        `json:"worker"`
+		Rank       int           `json:"rank"`
+		Policy     string        `json:"policy"`
+		Reason     Reason        `json:"reason"`
+		Basis      Basis         `json:"basis"`
+		Load       int64         `json:"load"`
+		Age        time.Duration `json:"age_ns"`
+		Candidates int           `json:"candidates"`
+	}{worker, p.Rank, p.Policy, p.Reason, p.Basis, p.Load, p.Age, p.Candidates})
 }
 
 // String tells the pick in one line, for logs.

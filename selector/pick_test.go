@@ -19,7 +19,7 @@ func TestAPickSaysWhatItWasMadeOn(t *testing.T) {
 	clock.advance(700 * time.Millisecond)
 
 	s := New(table, Config{Policy: LeastDepth(LeastDepthConfig{})})
-	p := mustPick(t, s, Request{Rank: load.Known[int64](1), Candidates: []*load.Worker{a}})
+	p := mustPick(t, s, Request{Rank: load.Known(1), Candidates: []*load.Worker{a}})
 	if p.Load != 3 || p.Basis != Engine || p.Age != time.Second || p.Candidates != 1 {
 		t.Errorf("%+v", p)
 	}

@@ -13,8 +13,8 @@ type Request struct {
 	PromptTokens load.Maybe[int64]
 
 	// Candidates restricts the choice to these workers; nil means all. Those
-	// that are gone or not healthy take no part, and those that are set aside as
-	// overloaded only if no other is left.
+	// that are gone or not healthy take no part, and those that are set aside
+	// only if no other is left.
 	Candidates []*load.Worker
 
 	// Exclude keeps the request from these workers, such as those that an earlier
@@ -36,7 +36,7 @@ type Request struct {
 	// Rank pins the request to a data-parallel rank of whichever worker is
 	// chosen. Workers known not to have it take no part. Unknown and load.NoRank
 	// leave the rank to the engine.
-	Rank load.Maybe[int64]
+	Rank load.Maybe[int]
 }
 
 // PrefixMatch says how many tokens of the prompt a worker has cached.

@@ -71,7 +71,7 @@ func TestAPinnedRankIsObeyedAndAnUnknownOneRefused(t *testing.T) {
 		four.Advertise(4)
 		s := New(table, Config{Policy: policy})
 		for _, tt := range []struct {
-			rank int64
+			rank int
 			on   map[*load.Worker]bool
 		}{
 			{0, map[*load.Worker]bool{two: true, four: true, unknown: true}},
@@ -84,7 +84,7 @@ func TestAPinnedRankIsObeyedAndAnUnknownOneRefused(t *testing.T) {
 			seen := make(map[*load.Worker]bool)
 			for range 60 {
 				p := mustPick(t, s, Request{Rank: load.Known(tt.rank)})
-				if !tt.on[p.Worker] || int64(p.Rank) != tt.rank || p.Candidates != len(tt.on) {
+				if !tt.on[p.Worker] || p.Rank != tt.rank || p.Candidates != len(tt.on) {
 					t.Fatalf("rank %d: %v, rank %d of %d", tt.rank, p, p.Rank, p.Candidates)
 				}
 				seen[p.Worker] = true
@@ -94,24 +94,24 @@ func TestAPinnedRankIsObeyedAndAnUnknownOneRefused(t *testing.T) {
 				t.Errorf("rank %d: only %d of %d workers were picked", tt.rank, len(seen), len(tt.on))
 			}
 		}
-		if p, err := s.Pick(Request{Rank: load.Known[int64](load.NoRank)}); err != nil || p.Rank != load.NoRank {
+		if p, err := s.Pick(Request{Rank: load.Known(load.NoRank)}); err != nil || p.Rank != load.NoRank {
 			t.Errorf("no rank, said in words: %v (%v)", p, err)
 		}
-		for _, rank := range []int64{-2, -5, math.MinInt64} {
+		for _, rank := range []int{-2, -5, math.MinInt} {
 			if _, err := s.Pick(Request{Rank: load.Known(rank)}); !errors.Is(err, ErrNoCandidates) {
 				t.Errorf("rank %d: error is %v", rank, err)
 			}
 		}
 		for _, r := range []Request{
-			{Rank: load.Known[int64](2), Worker: two},
-			{Rank: load.Known[int64](2), Candidates: []*load.Worker{two}},
-			{Rank: load.Known[int64](4), Filter: func(w *load.Worker) bool { return w != unknown }},
+			{Rank: load.Known(2), Worker: two},
+			{Rank: load.Known(2), Candidates: []*load.Worker{two}},
+			{Rank: load.Known(4), Filter: func(w *load.Worker) bool { return w != unknown }},
 		} {
 			if p, err := s.Pick(r); !errors.Is(err, ErrNoCandidates) {
 				t.Errorf("picked %v, %v", p, err)
 			}
 		}
-		if p := mustPick(t, s, Request{Rank: load.Known[int64](1), Worker: two}); p.Worker != two || p.Rank != 1 || p.Reason != Pinned {
+		if p := mustPick(t, s, Request{Rank: load.Known(1), Worker: two}); p.Worker != two || p.Rank != 1 || p.Reason != Pinned {
 			t.Errorf("both pinned: %v", p)
 		}
 	})
@@ -202,7 +202,7 @@ func TestRestrictionsOfOnePickDoNotReachTheNext(t *testing.T) {
 	only := func(w *load.Worker) bool { return w == workers[0] }
 	for range 100 {
 		for _, r := range []Request{
-			{Filter: only}, {Candidates: workers[:1]}, {Worker: workers[0]}, {Worker: workers[0], Rank: load.Known[int64](0)},
+			{Filter: only}, {Candidates: workers[:1]}, {Worker: workers[0]}, {Worker: workers[0], Rank: load.Known(0)},
 			{Filter: func(*load.Worker) bool { return false }},
 		} {
 			if p, err := s.Pick(r); err == nil {
@@ -274,9 +274,9 @@ func TestNoReportEverMakesAPickFail(t *testing.T) {
 				c.advance(testWindow + 1)
 			},
 			"booting":          func(w *load.Worker, _ *clock) { mustPut(t, w, 0, load.Report{KVCapacity: load.Known[int64](0)}) },
-			"not publishing":   func(w *load.Worker, _ *clock) { w.NotPublishing("no") },
-			"no answer":        func(w *load.Worker, _ *clock) { w.NoAnswer("no") },
-			"overloaded":       func(w *load.Worker, _ *clock) { w.MarkOverloaded() },
+			"not publishing":   func(w *load.Worker, _ *clock) { w.SetNotPublishing("no") },
+			"no answer":        func(w *load.Worker, _ *clock) { w.SetNoAnswer("no") },
+			"aside":            func(w *load.Worker, _ *clock) { w.SetAside() },
 			"endlessly loaded": func(w *load.Worker, _ *clock) { mustPut(t, w, 0, load.Report{Running: math.MaxInt64, Waiting: 1}) },
 		} {
 			for _, signal := range []Signal{Calibrated, Mixed, Uniform} {
@@ -326,7 +326,7 @@ func TestExcludedWorkersTakeNoPart(t *testing.T) {
 func TestAnExclusionLeavesTheOverloadedWorkerIfNobodyElseIsLeft(t *testing.T) {
 	anyPolicy(t, func(t *testing.T, policy Policy) {
 		table, workers := withDepths(t, 0, 0, 0)
-		workers[1].MarkOverloaded()
+		workers[1].SetAside()
 		s := New(table, Config{Policy: policy})
 		if p := mustPick(t, s, Request{Exclude: workers[:1]}); p.Worker != workers[2] || p.Candidates != 1 {
 			t.Errorf("with one excluded and one overloaded: %v", p)

@@ -75,7 +75,7 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool) {
 	e := d.Entry(int(c.Candidate.index))
 	w := e.Worker()
-	p.Rank = int(d.Request.Rank.Or(load.NoRank))
+	p.Rank = d.Request.Rank.Or(load.NoRank)
 	tokens := d.Request.PromptTokens.Or(0)
 	if force {
 		p.Ticket = w.Reserve(p.Rank, tokens)

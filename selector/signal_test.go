@@ -140,7 +140,7 @@ func TestOnlyCandidatesArePartOfAnAverage(t *testing.T) {
 
 func TestAnOverloadedWorkerIsNoPartOfAnAverage(t *testing.T) {
 	table, workers := withDepths(t, 1000, 10, 20, silent)
-	workers[0].MarkOverloaded()
+	workers[0].SetAside()
 	wantWeighed(t, weigh(t, table, Calibrated, Request{}), weighed{"b", 10, Engine}, weighed{"c", 20, Engine}, weighed{"d", 15, Estimated})
 	everybody := func(*load.Worker) bool { return true }
 	wantWeighed(t, weigh(t, table, Calibrated, Request{Filter: everybody}), weighed{"b", 10, Engine}, weighed{"c", 20, Engine}, weighed{"d", 15, Estimated})

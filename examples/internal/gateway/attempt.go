@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"time"
 
@@ -29,14 +28,7 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	// Nor shall the engine go on with it: ending ctx closes its connection.
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err == nil {
-				pick.Dispatched() // from here on, reports may count it
-			}
-		},
-	})
-	out, err := c.outgoing(ctx, pick.Worker)
+	out, err := c.outgoing(pick.Trace(ctx), pick.Worker)
 	if err != nil {
 		return failed(http.StatusBadGateway, err)
 	}
@@ -123,6 +115,7 @@ func (g *Gateway) noAnswer(c *call, pick selector.Pick, err error) *failure {
 	if c.r.Context().Err() != nil {
 		c.cut(errors.New("client left before the first byte"))
 	}
+	pick.Worker.SetAside()
 	// Not being able to connect is about the engine. Anything later may be about
 	// this one request.
 	var op *net.OpError
@@ -134,9 +127,9 @@ func (g *Gateway) noAnswer(c *call, pick selector.Pick, err error) *failure {
 
 // refused is for an engine that answered, and does not take the request.
 func (g *Gateway) refused(pick selector.Pick, res *http.Response) *failure {
-	if res.StatusCode == http.StatusServiceUnavailable || res.StatusCode == http.StatusTooManyRequests {
-		pick.Worker.MarkOverloaded()
-	}
+	// Whatever the reason, an engine that fails fast has short queues, and would be
+	// picked first for every request until it is well again.
+	pick.Worker.SetAside()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	if err != nil {
 		return failed(http.StatusBadGateway, fmt.Errorf("%s: %w", pick.Worker.ID(), err))

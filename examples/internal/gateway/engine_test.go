@@ -88,7 +88,10 @@ func TestEngineThatDiesIsLeftOutUntilItIsBack(t *testing.T) {
 	if err := list[0].Restart(0); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the engine to be healthy", func() bool { return down.Status().Healthy })
+	waitFor(t, "the engine to be back", func() bool {
+		st := down.Status()
+		return st.Healthy && !st.Aside
+	})
 	send(2)
 	if n := down.Status().Picked; n != before+1 {
 		t.Errorf("%d picks after it came back, want 1", n-before)
@@ -112,4 +115,34 @@ func TestEngineThatIsCutInTheMiddleCutsTheClient(t *testing.T) {
 		t.Error("half an answer looks like a whole one")
 	}
 	g.settled(t)
+}
+
+// An engine that fails every request at once has no queue, says so in each of its
+// reports, and would be the first choice for every request.
+func TestEngineThatFailsFastDoesNotDrawEveryRequest(t *testing.T) {
+	list, urls := engines(t)
+	g := start(t, Config{Workers: urls, Policy: "least_depth", ProbeInterval: Duration(time.Hour)})
+	waitFor(t, "all engines to be trusted", g.trusted)
+	if err := list[0].FailNext(1_000_000, simengine.FailError); err != nil {
+		t.Fatal(err)
+	}
+	reports := func() (n uint64) {
+		for _, rank := range g.worker(t, urls[0]).Status().Ranks {
+			n += rank.Reports
+		}
+		return n
+	}
+	before := reports()
+	const requests = 100
+	for range requests {
+		res := g.post(t, `{"prompt":"hello"}`)
+		if got := text(t, res); res.StatusCode != http.StatusOK {
+			t.Errorf("got %d %q", res.StatusCode, got)
+		}
+	}
+	g.settled(t)
+	// A report brings it back for one more try.
+	if tries, most := g.worker(t, urls[0]).Status().Picked, 1+reports()-before; tries > most || tries > requests/2 {
+		t.Errorf("the failing engine was tried %d times, want at most %d", tries, most)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestStreamingIsNotBuffered(t *testing.T) {
@@ -146,9 +147,8 @@ func TestEngineThatFailsBeforeItsFirstByteIsReplaced(t *testing.T) {
 			if picked := g.settled(t); picked != 2 {
 				t.Errorf("%d picks, want one for each of 2 attempts", picked)
 			}
-			overloaded := g.worker(t, *failed.Load()).Status().Overloaded
-			if want := name == "503" || name == "429"; overloaded != want {
-				t.Errorf("marked overloaded: %v, want %v", overloaded, want)
+			if !g.worker(t, *failed.Load()).Status().Aside {
+				t.Error("the engine that failed is not set aside")
 			}
 		})
 	}
@@ -268,15 +268,17 @@ func TestEngineThatRefusesConnectionsIsTakenOut(t *testing.T) {
 	l.Close()
 	g := start(t, Config{
 		Policy:        "round_robin",
-		ProbeInterval: Duration(1 << 40), // requests alone are to notice
+		ProbeInterval: Duration(1 << 40),                // requests alone are to notice
+		Freshness:     Duration(100 * time.Millisecond), // that it is set aside for, each time
 		Workers:       []string{dead, backend(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })},
 	})
-	for range 2 * failuresToDown {
+	waitFor(t, "the dead engine to be taken out", func() bool {
 		res := g.post(t, `{"prompt":"hello"}`)
 		if got := text(t, res); got != "ok" {
 			t.Errorf("got %d %q", res.StatusCode, got)
 		}
-	}
+		return !g.worker(t, dead).Status().Healthy
+	})
 	g.settled(t)
 	if st := g.worker(t, dead).Status(); st.Healthy || st.Picked != failuresToDown {
 		t.Errorf("the dead engine is healthy: %v, and was picked %d times, want %d", st.Healthy, st.Picked, failuresToDown)
