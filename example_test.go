@@ -2,7 +2,6 @@ package plimsoll_test
 
 import (
 	"context"
-	"io"
 	"log"
 	"log/slog"
 	"maps"
@@ -26,11 +25,10 @@ func Example() {
 		Table:      table,
 		Source:     discovery.Static("http://10.0.0.1:30000", "http://10.0.0.2:30000"),
 		Subscriber: subscriber,
-		Logger:     slog.Default(), // says, among other things, which URL is unusable
+		Logger:     slog.Default(),
 	})
 	go fleet.Run(context.Background()) // until its context ends
 	picker := selector.New(table, selector.Config{Policy: selector.PowerOfTwo()})
-
 	http.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		pick, err := picker.Pick(selector.Request{})
 		if err != nil { // no healthy worker at all; never a missing report
@@ -44,10 +42,7 @@ func Example() {
 			http.Error(w, "engine failed", http.StatusBadGateway)
 			return
 		}
-		defer resp.Body.Close()
-		maps.Copy(w.Header(), resp.Header)
-		w.WriteHeader(resp.StatusCode)
-		stream(w, resp.Body, pick.FirstToken)
+		stream(w, resp, pick.FirstToken)
 	})
 }
 
@@ -61,11 +56,14 @@ func forward(ctx context.Context, r *http.Request, engine string) (*http.Respons
 	return http.DefaultClient.Do(out)
 }
 
-// stream passes each piece of an answer on as it comes.
-func stream(w http.ResponseWriter, body io.Reader, first func()) {
+// stream passes an answer on, each piece as it comes.
+func stream(w http.ResponseWriter, resp *http.Response, first func()) {
+	defer resp.Body.Close()
+	maps.Copy(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := body.Read(buf)
+		n, err := resp.Body.Read(buf)
 		if n > 0 {
 			first() // only the first call counts
 			w.Write(buf[:n])

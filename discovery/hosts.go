@@ -13,6 +13,13 @@ import (
 // ErrURL is what every error about a worker's URL wraps.
 var ErrURL = errors.New("discovery: not a worker URL")
 
+// CheckURL reports what is wrong with the URL of an engine, as ErrURL, for hosts
+// that want to tell at once what a Fleet would say in its status and its log.
+func CheckURL(raw string) error {
+	_, err := parseWorkerURL(raw)
+	return err
+}
+
 // parseWorkerURL reads the URL of an engine: http or https, a host, and
 // optionally a port, a path prefix and user information. The result is
 // normal: two spellings of one engine give one string (see urlKey).

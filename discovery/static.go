@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Static returns a source of a fixed set of workers, given by their URLs.
+// Static returns a source of a fixed set of workers, given by their URLs. What
+// is not a URL of an engine (see CheckURL) the Fleet leaves out, and says so.
 func Static(urls ...string) Source {
 	workers := make([]Worker, len(urls))
 	for i, u := range urls {

@@ -27,8 +27,8 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. Writers serialise on one mutex.
-// Readers take none: a view is one atomic load and one reading of the clock,
-// and the books are atomic counters. A table has no goroutine and needs no
+// Readers never wait for it: a view is one atomic load and one reading of the
+// clock, and the books are atomic counters. A table has no goroutine and needs no
 // closing; a report ages by being looked at.
 //
 // # What it does not do

@@ -4,9 +4,8 @@
 //	pick, err := sel.Pick(selector.Request{PromptTokens: load.Known[int64](n)})
 //	if err != nil { ... }
 //	defer pick.Done()
-//	// send the request to pick.Worker, then
-//	pick.Dispatched()
-//	// and with the first byte of the answer
+//	// send the request to pick.Worker.URL() in the context pick.Trace(ctx);
+//	// if it fails, pick.Worker.SetAside(); with the first byte of the answer
 //	pick.FirstToken()
 //
 // # Policies
@@ -21,8 +20,8 @@
 //	least_depth     the shortest queue, as engines report it
 //	cache_aware     the owner of the longest matching prefix, unless loads diverge
 //
-// The default is power_of_two: choosing the least of all by reports that are a
-// tenth of a second old makes every gateway choose the same worker until the
+// The default is power_of_two: choosing the least of all by reports that are some
+// tenths of a second old makes every gateway choose the same worker until the
 // next report, and a choice among two random ones does not.
 //
 // [NewPolicy] makes a policy from its name and a configuration, for hosts that
@@ -47,7 +46,8 @@
 //
 // # Concurrency
 //
-// A Selector is safe for concurrent use and has no goroutine. Pick takes no lock
-// that a report could hold, makes no system call and, after warm-up, allocates
-// nothing. It never blocks, except in a Filter that does.
+// A Selector is safe for concurrent use and has no goroutine. Pick waits for no
+// lock, makes no system call and, after warm-up, allocates nothing, except when
+// it is the first to look after a report has gone stale. It never blocks, except
+// in a Filter that does.
 package selector

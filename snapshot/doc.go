@@ -28,8 +28,9 @@
 //
 // A publisher is not trusted. Payloads are bounded by MaxPayload, the nesting of
 // unknown values and every array and string that is kept by limits of their own,
-// and no header is believed beyond the bytes that follow it. Decoding allocates
-// nothing, and an error allocates the error.
+// and no header is believed beyond the bytes that follow it. Decoding into a
+// reused value allocates nothing but an unheard-of disaggregation mode, and an
+// error allocates the error.
 //
 // # Concurrency
 //

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"time"
 
@@ -132,8 +131,8 @@ func (c Config) Validate() error {
 	for _, w := range c.Workers {
 		// The fleet would only refuse it in its status. What an operator has
 		// typed can be told to them at once.
-		if u, err := url.Parse(w); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			wrong("workers: %q is not a URL such as http://10.0.0.1:30000", w)
+		if err := discovery.CheckURL(w); err != nil {
+			wrong("workers: %w", err)
 		}
 	}
 	if d := c.DNS; d != nil {

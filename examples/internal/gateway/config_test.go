@@ -13,12 +13,12 @@ import (
 func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 	engine := []string{"http://10.0.0.1:30000"}
 	for want, c := range map[string]Config{
-		"no engines":                    {},
-		`"10.0.0.1:30000" is not a URL`: {Workers: []string{"10.0.0.1:30000"}},
-		`"ftp://x" is not a URL`:        {Workers: []string{"ftp://x"}},
-		"dns: name is missing":          {DNS: &DNS{Port: 1}},
-		"dns: port is 0":                {DNS: &DNS{Name: "engines"}},
-		`dns: scheme is "tcp"`:          {DNS: &DNS{Name: "engines", Port: 1, Scheme: "tcp"}},
+		"no engines":                         {},
+		`not a worker URL: "10.0.0.1:30000"`: {Workers: []string{"10.0.0.1:30000"}},
+		`not a worker URL: "ftp://x"`:        {Workers: []string{"ftp://x"}},
+		"dns: name is missing":               {DNS: &DNS{Port: 1}},
+		"dns: port is 0":                     {DNS: &DNS{Name: "engines"}},
+		`dns: scheme is "tcp"`:               {DNS: &DNS{Name: "engines", Port: 1, Scheme: "tcp"}},
 		`unknown policy "leastdepth"; did you mean "least_depth"?`:       {Workers: engine, Policy: "leastdepth"},
 		"bad policy configuration for cache_aware: match_threshold is 2": {Workers: engine, Policy: "cache_aware", PolicyConfig: []byte(`{"match_threshold":2}`)},
 		"freshness is -1s, and must not be negative":                     {Workers: engine, Freshness: Duration(-time.Second)},
