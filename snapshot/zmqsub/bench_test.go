@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func publishForBenchmark(spec string) error {
 	// In steps, as one after another is how a fleet's messages arrive.
 	next := time.Now()
 	for i := 0; ; i++ {
-		sockets[i%n].SendMessage(message(int64(i)))
+		sockets[i%n].SendMessage(message(time.Now().UnixNano()))
 		next = next.Add(time.Second / time.Duration(n*perSecond))
 		if wait := time.Until(next); wait > 0 {
 			select {
@@ -124,29 +125,37 @@ func benchPublishers(b *testing.B, n, perSecond int) []string {
 	return nil
 }
 
-func cpuTime(b *testing.B) time.Duration {
+// usage returns the CPU time and the context switches of all threads so far.
+func usage(b *testing.B) (cpu time.Duration, switches int64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Nvcsw + u.Nivcsw
 }
 
 // BenchmarkReceive measures what a message costs from the kernel to deliver,
 // in CPU time of all threads. The publishers are another process and set the
-// pace, so ns/op says nothing.
+// pace, so ns/op says nothing. Latency is from sending to delivery.
 //
 //	go test -run '^$' -bench Receive -benchtime 20000x ./snapshot/zmqsub
 func BenchmarkReceive(b *testing.B) {
 	for _, load := range []struct{ publishers, perSecond int }{
-		{8, 10}, {256, 10}, {1024, 10}, {8, 10_000},
+		{8, 10}, {64, 10}, {256, 10}, {1024, 10}, {8, 10_000},
 	} {
 		b.Run(strconv.Itoa(load.publishers)+"x"+strconv.Itoa(load.perSecond), func(b *testing.B) {
 			endpoints := benchPublishers(b, load.publishers, load.perSecond)
 			s := newSubscriber(b, Config{})
-			var delivered atomic.Int64
+			var mu sync.Mutex
+			var latencies []time.Duration
 			for _, e := range endpoints {
-				subscribe(b, s, e, func(snapshot.Delivery) { delivered.Add(1) })
+				subscribe(b, s, e, func(d snapshot.Delivery) {
+					mu.Lock()
+					defer mu.Unlock()
+					if len(latencies) < cap(latencies) {
+						latencies = append(latencies, time.Since(time.Unix(0, d.Seq)))
+					}
+				})
 			}
 			eventually(b, "all publishers", func() bool {
 				for _, e := range s.Stats().Endpoints {
@@ -158,15 +167,27 @@ func BenchmarkReceive(b *testing.B) {
 			})
 			b.ReportAllocs()
 			b.ResetTimer()
-			before, cpu, start := s.Stats().Counts, cpuTime(b), time.Now()
-			var got uint64
-			for got < uint64(b.N) {
-				time.Sleep(20 * time.Millisecond)
-				got = s.Stats().Messages - before.Messages
-			}
-			cpu = cpuTime(b) - cpu
+			mu.Lock()
+			latencies = make([]time.Duration, 0, 100_000)
+			mu.Unlock()
+			before, start := s.Stats().Counts, time.Now()
+			cpuBefore, switchesBefore := usage(b)
+			// One sleep, because waking up to look would be a good part of the cost.
+			time.Sleep(time.Duration(b.N) * time.Second / time.Duration(load.publishers*load.perSecond))
+			cpu, switches := usage(b)
+			cpu -= cpuBefore
+			got := s.Stats().Messages - before.Messages
 			elapsed := time.Since(start)
 			b.StopTimer()
+			mu.Lock()
+			defer mu.Unlock()
+			if got == 0 || len(latencies) == 0 {
+				return // too short a run
+			}
+			slices.Sort(latencies)
+			b.ReportMetric(float64(latencies[len(latencies)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(latencies[len(latencies)*99/100].Microseconds()), "p99-µs")
+			b.ReportMetric(float64(switches-switchesBefore)/float64(got), "switches/msg")
 			b.ReportMetric(float64(cpu.Microseconds())/float64(got), "cpu-µs/msg")
 			b.ReportMetric(100*cpu.Seconds()/elapsed.Seconds(), "%cpu")
 			b.ReportMetric(float64(got)/elapsed.Seconds(), "msg/s")

@@ -13,8 +13,8 @@ import (
 // Config configures a Subscriber. The zero value is usable. Durations other
 // than 0 must be at least a millisecond, which is libzmq's resolution.
 type Config struct {
-	// Owners is how many goroutines share the sockets. 0 means GOMAXPROCS, at
-	// most 4: beyond that the sockets are polled more often, not faster.
+	// Owners is how many goroutines share the sockets. Each gets 256 of them
+	// before the next gets any. 0 means GOMAXPROCS, at most 4.
 	Owners int
 
 	// Silence is how long a rank may say nothing before it gets a fresh

@@ -23,30 +23,30 @@
 //
 // Nothing on the wire says when a message was sent, and a high-water mark keeps
 // the oldest messages. A receive time therefore only means something once a
-// backlog has been worked off: after a large drain the messages are held until
-// the socket has been quiet for some milliseconds, or for at most 100 ms, and
-// only then is the newest delivered. What sits in the peer's own buffers,
-// a network round trip away, cannot be seen from here; it is corrected when it
-// arrives.
+// backlog has been worked off: after 128 messages at once the newest is held
+// until the socket gives fewer, or for at most 100 ms, and only then delivered.
+// What sits in the peer's own buffers, a network round trip away, cannot be seen
+// from here; it is corrected when it arrives.
 //
 // # Concurrency
 //
-// A fixed number of owner goroutines hold all sockets, each its own share. No
-// socket is touched by anybody but its owner. All methods and stop functions
-// may be called from any goroutine at any time, including from inside deliver.
+// A fixed number of owner goroutines hold all sockets, each its own share; as
+// long as there are few sockets the first owner has them all. No socket is
+// touched by anybody but its owner. All methods and stop functions may be called
+// from any goroutine at any time, but not by a deliver function.
 //
 // deliver runs on an owner goroutine: calls for one subscription never overlap,
 // and one that blocks holds up every rank of that owner. It may be called
 // before Subscribe has returned. The Reading belongs to the owner and is valid
 // only during the call.
 //
-// stop waits for a call of that deliver in progress, so that none is running or
-// begins once stop has returned. Inside a deliver function, be it of this
-// subscription or of another one, stop does not wait (it would wait for
-// itself); no later call begins there either. Close does the same for all
-// subscriptions, and Subscribe waits for an owner to be free. So none of the
-// three may be called while holding a lock that deliver takes, nor by another
-// goroutine that deliver waits for.
+// Subscribe and stop are carried out by an owner, so they wait for a deliver
+// call that it is in. That is why none of that deliver's calls is running or
+// begins once stop has returned; Close does the same for all subscriptions. It is
+// also why a deliver function that calls one of the three waits for itself for
+// ever, and why none of them may be called while holding a lock that deliver
+// takes, nor by another goroutine that deliver waits for. What wants to stop
+// because of what it read starts a goroutine for it.
 //
 // A panic in deliver is not recovered: it ends the process, as in any
 // goroutine. An owner that went on would hide a bug that makes a rank look
@@ -55,12 +55,14 @@
 // # Bounds
 //
 // Per subscription: one descriptor for the socket and one for its connection,
-// 256 messages in libzmq and 64 KiB in the kernel (which doubles that). Per wake
+// 256 messages in libzmq and 64 KiB in the kernel (which doubles that). Per round
 // and socket: 1024 frames or 1 MiB; a publisher that sends faster waits for the
-// next round, and TCP makes it drop on its own side.
-// Rounds are some milliseconds apart while messages flow (see roundEvery), so
-// that one Poll over all sockets of an owner serves many messages; the first
-// message after a pause is taken at once, and an idle owner sleeps.
+// next round, and TCP makes it drop on its own side. An owner makes at most four
+// rounds in 4 ms, which is how late a reading may be because others flow; the
+// first after a pause is taken at once, and an idle owner sleeps.
+//
+// On Linux a wake costs the same however many sockets there are. Elsewhere every
+// socket is looked at every 2 ms.
 //
 // # What it will not do
 //
@@ -69,7 +71,7 @@
 // does not route on topics, use CURVE or speak ipc. A frame above the size
 // limit of the socket, or a peer that does not speak ZeroMQ, makes libzmq drop
 // the connection unseen and not come back by itself; that shows as silence, and
-// is cured by the fresh connection that follows. It cannot bound the number of frames in one
-// message, which libzmq collects before it shows any of them; the reconnect
-// after silence frees them.
+// is cured by the fresh connection that follows. It cannot bound the number of
+// frames in one message, which libzmq collects before it shows any of them; the
+// reconnect after silence frees them.
 package zmqsub

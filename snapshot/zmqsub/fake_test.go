@@ -22,9 +22,13 @@ type fakeBus struct {
 	mu     sync.Mutex
 	ports  []*fakePort
 	closed bool
+	most   int // ports that there can be; 0 = any number
 }
 
 func (b *fakeBus) port() (port, error) {
+	if b.most > 0 && len(b.ports) == b.most {
+		return nil, ErrLimit
+	}
 	p := &fakePort{signal: make(chan struct{}, 1), sources: make(map[*fakeSource]struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,12 +49,24 @@ type fakePort struct {
 	mu      sync.Mutex
 	sources map[*fakeSource]struct{}
 	opened  []time.Time
+	slow    time.Duration // that open takes
 	waits   int
+	closed  bool
 	openErr error
 	waitErr error
 }
 
+func (p *fakePort) slowOpen(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = d
+}
+
 func (p *fakePort) open(sub *subscription) (source, error) {
+	p.mu.Lock()
+	slow := p.slow
+	p.mu.Unlock()
+	time.Sleep(slow)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.openErr != nil {
@@ -62,8 +78,9 @@ func (p *fakePort) open(sub *subscription) (source, error) {
 	return s, nil
 }
 
-func (p *fakePort) wait(d time.Duration) ([]*subscription, error) {
-	if d < 0 {
+func (p *fakePort) wait(until time.Time) ([]*subscription, error) {
+	d := time.Until(until)
+	if until.IsZero() {
 		d = 1000 * time.Hour
 	}
 	timer := time.NewTimer(d)
@@ -108,7 +125,11 @@ func (p *fakePort) wake() {
 	}
 }
 
-func (p *fakePort) close() {}
+func (p *fakePort) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+}
 
 // source returns the newest open source of an endpoint.
 func (p *fakePort) source(endpoint string) *fakeSource {
@@ -239,7 +260,7 @@ func inBubble(t *testing.T, c Config, lookup lookupFunc, test func(*testing.T, *
 		if lookup == nil {
 			lookup = func(context.Context, string) ([]netip.Addr, error) { panic("looked a name up") }
 		}
-		s, err := start(c, b, lookup, func() {})
+		s, err := start(c, b, lookup)
 		if err != nil {
 			t.Fatal(err)
 		}

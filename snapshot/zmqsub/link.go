@@ -8,23 +8,17 @@ import (
 // maxBackoff is how far apart the fresh connections of a silent rank get.
 const maxBackoff = time.Minute
 
-// link is the state of a subscription's connection.
+// link is when a subscription's connection was heard of and is to be renewed.
 type link struct {
-	heard   time.Time     // the last message, or the start
+	heardAt time.Time     // the last message, or the start
 	renewAt time.Time     // a fresh connection is due then
 	backoff time.Duration // what renewAt was put off by last
 	attempt int           // fruitless fresh connections in a row
 	address netip.Addr    // that a name last resolved to
 }
 
-func (l *link) reset(now time.Time, silence time.Duration) {
-	l.heard, l.renewAt, l.backoff, l.attempt = now, now.Add(silence), silence, 0
-}
-
-func (l *link) renewed(now time.Time, silence time.Duration) {
-	l.attempt++
-	l.backoff = min(2*l.backoff, max(silence, maxBackoff))
-	l.renewAt = now.Add(l.backoff)
+func (l *link) heard(now time.Time, silence time.Duration) {
+	l.heardAt, l.renewAt, l.backoff, l.attempt = now, now.Add(silence), silence, 0
 }
 
 // renew gives a silent subscription a fresh connection.
@@ -33,27 +27,22 @@ func (o *owner) renew(sub *subscription) {
 	// process, keeps everybody's messages waiting.
 	o.drain(sub)
 	now := time.Now()
-	if now.Before(sub.link.renewAt) {
+	if now.Before(sub.renewAt) {
 		return
 	}
-	sub.link.renewed(now, o.s.config.Silence)
+	sub.attempt++
+	sub.backoff = min(2*sub.backoff, max(o.s.config.Silence, maxBackoff))
+	sub.renewAt = now.Add(sub.backoff)
 	fresh, err := o.port.open(sub)
 	if err != nil {
-		sub.report.note(err) // out of descriptors; the old connection may still come back
+		sub.note(err) // out of descriptors; the old connection may still come back
 		return
 	}
 	sub.source.close()
 	sub.source = fresh
-	clear(sub.parts)
-	sub.parts = sub.parts[:0]
-	sub.report.reconnects++
-	sub.report.note(nil)
-	sub.mu.Lock()
-	sub.counts.Reconnects++
-	sub.mu.Unlock()
-	if err := o.dial(sub); err != nil {
-		sub.report.note(err)
-	}
+	sub.clearParts()
+	sub.count(func(c *Counts) { c.Reconnects++ })
+	sub.note(o.dial(sub))
 }
 
 // dial connects a fresh source, after a look-up if the endpoint has a name.
@@ -74,19 +63,19 @@ func (o *owner) dial(sub *subscription) error {
 }
 
 func (o *owner) resolved(sub *subscription, addrs []netip.Addr, err error) {
-	l := &sub.link
 	if len(addrs) > 0 {
 		// A peer that stays silent at one address may listen on another.
-		l.address = addrs[l.attempt%len(addrs)]
+		sub.address = addrs[sub.attempt%len(addrs)]
 	}
-	if l.address.IsValid() {
+	if sub.address.IsValid() {
 		// When the look-up failed this is where the name led before: a name
 		// server that is down should not cost us a peer that is up.
-		if e := sub.source.connect(dialString(l.address, sub.target.port)); e != nil {
+		if e := sub.source.connect(dialString(sub.address, sub.target.port)); e != nil {
 			err = e
 		}
 	}
 	if err != nil {
-		sub.report.note(err)
+		sub.note(err)
+		o.expect(sub.due())
 	}
 }

@@ -13,54 +13,36 @@ import (
 )
 
 const (
-	// roundEvery plus roundPerSocket for each socket is the least time between
-	// two rounds while messages flow. A Poll costs 0.5 to 1 µs per socket (two
-	// system calls), whether one is ready or all of them: without a rest, 500
-	// ranks that publish ten times a second keep an owner polling all the time.
-	// This way it is at most a twentieth of it, at the price of readings that
-	// are some milliseconds later; they come 100 ms apart.
-	roundEvery     = 2 * time.Millisecond
-	roundPerSocket = 20 * time.Microsecond
-
-	// burst is how many messages of one drain mean that more may be behind
-	// them: half the receive queue. libzmq's I/O thread stops at a full queue
-	// and is told of the room again only after half of it has been read, so a
-	// smaller drain cannot have found it stopped.
-	burst = 128
-
-	// quietFor is how long a socket that is catching up has to have nothing to
-	// read before its newest message counts as the newest.
-	quietFor = 2 * time.Millisecond
-
-	// settleLimit is how long catching up may hold a reading back.
-	settleLimit = 100 * time.Millisecond
-
-	// settlePause is how long after that a publisher that never paused is not
-	// held back again: an owner does not rest while somebody is catching up.
-	settlePause = time.Second
+	// No more than roundsPerWindow rounds within roundWindow. A fleet that sends
+	// a few hundred messages a second, and the first message after a pause, are
+	// taken at once; publishers that never pause are read in batches, so that
+	// what each of their messages costs is not a wake-up, a decoding and a call.
+	roundWindow     = 4 * time.Millisecond
+	roundsPerWindow = 4
 
 	// drainFrames and drainBytes bound what one socket may take of a round.
 	drainFrames = 1024
 	drainBytes  = 1 << 20
 
+	// renewalsPerRound bounds what the fresh connections of ranks that went
+	// silent together take of a round; one costs about 100 µs.
+	renewalsPerRound = 8
+
 	logEvery = time.Minute
 
-	// pollFailurePause keeps a Poll that fails at once from spinning.
-	pollFailurePause = 100 * time.Millisecond
+	// waitFailurePause keeps a wait that fails at once from spinning.
+	waitFailurePause = 100 * time.Millisecond
 )
 
 // owner is a goroutine with its share of the sockets. Nobody else touches them;
 // others leave a function in its queue and wake it.
 type owner struct {
-	s      *Subscriber
-	port   port
-	kick   chan struct{} // wakes it while it rests
-	gone   chan struct{} // closed when the goroutine has let go of everything
-	weight int           // subscriptions placed here, guarded by Subscriber.mu
-
-	id         atomic.Uint64 // of its goroutine
-	delivering atomic.Bool   // inside a deliver function
-	closing    atomic.Bool
+	s       *Subscriber
+	port    port
+	kick    chan struct{} // wakes it while it rests
+	gone    chan struct{} // closed when the goroutine has let go of everything
+	placed  int           // subscriptions, guarded by Subscriber.mu
+	closing atomic.Bool
 
 	mu    sync.Mutex // after Subscriber.mu
 	queue []func()   // guarded by mu
@@ -69,9 +51,12 @@ type owner struct {
 	// The rest belongs to the goroutine.
 
 	subs        []*subscription
+	due         time.Time        // no subscription wants to be looked at before; zero = never
+	window      time.Time        // when the current roundWindow began
+	rounds      int              // in the current window
 	reading     snapshot.Reading // of the delivery in progress
 	timer       *time.Timer
-	pollFailure time.Time // when one was last logged
+	waitFailure time.Time // when one was last logged
 }
 
 func newOwner(s *Subscriber, p port) *owner {
@@ -93,12 +78,11 @@ func (o *owner) post(f func()) bool {
 	return !dead
 }
 
-// do runs f on the owner goroutine and returns what it returns.
+// do runs f on the owner goroutine and returns what it returns. After ErrClosed
+// the goroutine is gone, and f may have run or not.
 func (o *owner) do(f func() error) error {
 	reply := make(chan error, 1)
-	if !o.post(func() { reply <- f() }) {
-		return ErrClosed
-	}
+	o.post(func() { reply <- f() })
 	select {
 	case err := <-reply:
 		return err
@@ -123,57 +107,74 @@ func (o *owner) close() {
 func (o *owner) run() {
 	// Deferred, so that Goexit in a deliver function leaves no socket behind.
 	defer o.finish()
-	o.id.Store(goroutineID())
 	o.timer = time.NewTimer(time.Hour)
 	defer o.timer.Stop()
 	for !o.closing.Load() {
-		ready, err := o.port.wait(o.patience(time.Now()))
-		start := time.Now()
-		if err != nil {
-			o.pollFailed(err, start)
-			continue
-		}
-		catchingUp := o.round(ready)
-		if len(ready) > 0 && !catchingUp {
-			o.rest(start.Add(roundEvery + time.Duration(len(o.subs))*roundPerSocket))
+		ready, err := o.port.wait(o.due)
+		o.runQueue()
+		now := time.Now()
+		switch {
+		case err != nil:
+			o.waitFailed(err, now)
+		case len(ready) > 0 && !o.mayRound(now):
+			o.rest(o.window.Add(roundWindow)) // what is ready now still is then
+		default:
+			o.round(ready)
 		}
 	}
 }
 
-// patience is how long the owner may wait if nothing arrives; negative: forever.
-func (o *owner) patience(now time.Time) time.Duration {
-	if len(o.subs) == 0 {
-		return -1
+// mayRound counts a round, unless the window is used up.
+func (o *owner) mayRound(now time.Time) bool {
+	if now.Sub(o.window) >= roundWindow {
+		o.window, o.rounds = now, 0
 	}
-	due := o.subs[0].due()
-	for _, sub := range o.subs[1:] {
-		if t := sub.due(); t.Before(due) {
-			due = t
-		}
+	if o.rounds == roundsPerWindow {
+		return false
 	}
-	return max(0, due.Sub(now))
+	o.rounds++
+	return true
 }
 
 // round serves the sockets that have something to read and the timers that have
-// passed. It reports whether some socket is catching up, and so wants no rest.
-func (o *owner) round(ready []*subscription) (catchingUp bool) {
-	o.runQueue()
+// passed.
+func (o *owner) round(ready []*subscription) {
 	for _, sub := range ready {
 		if o.closing.Load() {
-			return false
+			return
 		}
 		if sub.source != nil {
 			o.drain(sub)
+			o.runQueue() // whoever stops a subscription waits for one drain, not for all
 		}
 	}
 	now := time.Now()
-	// By index, because a deliver function may add to the list.
+	if o.due.IsZero() || now.Before(o.due) {
+		return
+	}
+	o.due = time.Time{}
+	renewals := 0
 	for i := 0; i < len(o.subs) && !o.closing.Load(); i++ {
 		sub := o.subs[i]
-		o.tick(sub, now)
-		catchingUp = catchingUp || sub.settle.catchingUp(now)
+		if sub.unsettled() && !now.Before(sub.again) {
+			o.drain(sub)
+		}
+		if !now.Before(sub.renewAt) && renewals < renewalsPerRound {
+			renewals++
+			o.renew(sub)
+		}
+		if sub.trouble.pending && !now.Before(sub.trouble.notBefore) {
+			o.log(sub, now)
+		}
+		o.expect(sub.due())
 	}
-	return catchingUp
+}
+
+// expect makes the owner look at its subscriptions then, at the latest.
+func (o *owner) expect(t time.Time) {
+	if o.due.IsZero() || t.Before(o.due) {
+		o.due = t
+	}
 }
 
 // rest waits until then, serving the queue meanwhile.
@@ -189,13 +190,12 @@ func (o *owner) rest(until time.Time) {
 	}
 }
 
-func (o *owner) pollFailed(err error, now time.Time) {
-	if o.pollFailure.IsZero() || now.Sub(o.pollFailure) >= logEvery {
-		o.pollFailure = now
-		o.s.config.Logger.Error("load sockets cannot be polled", slog.Any("error", err))
+func (o *owner) waitFailed(err error, now time.Time) {
+	if o.waitFailure.IsZero() || now.Sub(o.waitFailure) >= logEvery {
+		o.waitFailure = now
+		o.s.config.Logger.Error("load sockets cannot be waited for", slog.Any("error", err))
 	}
-	o.runQueue()
-	o.rest(now.Add(pollFailurePause))
+	o.rest(now.Add(waitFailurePause))
 }
 
 func (o *owner) runQueue() {
@@ -212,11 +212,13 @@ func (o *owner) runQueue() {
 // message on unless there may be newer ones behind it.
 func (o *owner) drain(sub *subscription) {
 	var messages, frames, size int
-	for frames < drainFrames && size < drainBytes {
+	full := false
+	for {
 		frame, more, err := sub.source.recv()
 		if err != nil {
 			if !errors.Is(err, errQuiet) {
-				sub.report.note(err) // the connection is renewed once it has been silent for long enough
+				sub.note(err) // the connection is renewed once it has been silent for long enough
+				o.expect(sub.due())
 			}
 			break
 		}
@@ -225,23 +227,27 @@ func (o *owner) drain(sub *subscription) {
 		if len(sub.parts) < 4 { // one more than is valid tells all there is to tell
 			sub.parts = append(sub.parts, frame)
 		}
-		if more {
-			continue
+		if !more {
+			messages++
+			sub.message(o.s.config.MaxPayload)
 		}
-		messages++
-		sub.message(sub.parts, o.s.config.MaxPayload)
-		clear(sub.parts)
-		sub.parts = sub.parts[:0]
+		if full = frames >= drainFrames || size >= drainBytes; full {
+			break
+		}
 	}
-	if messages == 0 {
+	if messages == 0 && !full && !sub.unsettled() {
 		return
 	}
 	now := time.Now()
-	sub.stamp(now)
-	sub.link.reset(now, o.s.config.Silence)
-	big := messages >= burst || frames >= drainFrames || size >= drainBytes
-	if !sub.settle.drained(big, now) {
+	if messages > 0 {
+		sub.stamp(now)
+		sub.heard(now, o.s.config.Silence)
+	}
+	if sub.settle(messages, full, now) {
 		o.hand(sub)
+	}
+	if sub.unsettled() || sub.trouble.pending {
+		o.expect(sub.due())
 	}
 }
 
@@ -260,49 +266,12 @@ func (o *owner) hand(sub *subscription) {
 	bad := sub.bad
 	sub.bad = held{}
 	if bad.ok {
-		o.call(sub, bad.delivery)
+		sub.deliver(bad.delivery)
 	}
 	if newest.ok {
+		sub.count(func(c *Counts) { c.Delivered++ })
 		newest.delivery.Reading = &o.reading
-		o.call(sub, newest.delivery)
-	}
-}
-
-// call is the only place that deliver is called from.
-func (o *owner) call(sub *subscription, d snapshot.Delivery) {
-	sub.call <- struct{}{}
-	defer func() { <-sub.call }()
-	stopped := sub.stopped.Load() || o.closing.Load()
-	if d.Err == nil {
-		sub.mu.Lock()
-		if stopped {
-			sub.counts.drop(reasonStopped)
-		} else {
-			sub.counts.Delivered++
-		}
-		sub.mu.Unlock()
-	}
-	if stopped {
-		return
-	}
-	o.delivering.Store(true)
-	defer o.delivering.Store(false)
-	sub.deliver(d)
-}
-
-// reasonStopped is the one drop that is nobody's fault.
-const reasonStopped = "stopped"
-
-// tick serves the timers of one subscription.
-func (o *owner) tick(sub *subscription, now time.Time) {
-	if sub.settle.quiet(now) {
-		o.hand(sub)
-	}
-	if !now.Before(sub.link.renewAt) {
-		o.renew(sub)
-	}
-	if sub.report.pending && !now.Before(sub.report.notBefore) {
-		o.log(sub, now)
+		sub.deliver(newest.delivery)
 	}
 }
 
@@ -316,7 +285,9 @@ func (o *owner) add(sub *subscription) error {
 		return err
 	}
 	sub.source = src
-	sub.link.reset(time.Now(), o.s.config.Silence)
+	now := time.Now()
+	sub.heard(now, o.s.config.Silence)
+	sub.trouble.notBefore = now
 	if err := o.dial(sub); err != nil {
 		src.close()
 		sub.source = nil
@@ -324,11 +295,12 @@ func (o *owner) add(sub *subscription) error {
 	}
 	sub.index = len(o.subs)
 	o.subs = append(o.subs, sub)
+	o.expect(sub.due())
 	o.s.enter(sub)
 	return nil
 }
 
-// remove ends a subscription that has been stopped.
+// remove ends a subscription, unless it has ended.
 func (o *owner) remove(sub *subscription) {
 	if sub.source == nil {
 		return
@@ -338,6 +310,9 @@ func (o *owner) remove(sub *subscription) {
 	o.subs[sub.index].index = sub.index
 	o.subs[last] = nil
 	o.subs = o.subs[:last]
+	if last == 0 {
+		o.due = time.Time{}
+	}
 	o.discard(sub)
 }
 
@@ -346,32 +321,30 @@ func (o *owner) discard(sub *subscription) {
 	sub.source.close()
 	sub.source = nil
 	if sub.newest.ok {
-		sub.mu.Lock()
-		sub.counts.drop(reasonStopped)
-		sub.mu.Unlock()
+		sub.count(func(c *Counts) { c.drop(reasonStopped) })
 	}
 	sub.newest, sub.bad, sub.parts = held{}, held{}, nil
 	o.s.retire(sub)
 }
 
-// log writes what has gone wrong since the last record of this endpoint.
+// log writes what has gone wrong with an endpoint.
 func (o *owner) log(sub *subscription, now time.Time) {
-	n := &sub.report
+	c := sub.stats().Counts
 	var dropped []any
-	for _, reason := range slices.Sorted(maps.Keys(n.dropped)) {
-		dropped = append(dropped, slog.Uint64(reason, n.dropped[reason]))
+	for _, reason := range slices.Sorted(maps.Keys(c.Dropped)) {
+		dropped = append(dropped, slog.Uint64(reason, c.Dropped[reason]))
 	}
 	attrs := []any{
 		slog.String("endpoint", sub.endpoint),
 		slog.Group("dropped", dropped...),
-		slog.Uint64("reconnects", n.reconnects),
-		slog.Duration("silent", now.Sub(sub.link.heard).Round(time.Millisecond)),
+		slog.Uint64("reconnects", c.Reconnects),
+		slog.Duration("silent", now.Sub(sub.heardAt).Round(time.Millisecond)),
 	}
-	if n.err != nil {
-		attrs = append(attrs, slog.Any("error", n.err))
+	if err := sub.trouble.err; err != nil {
+		attrs = append(attrs, slog.Any("error", err))
 	}
-	*n = troubleNote{notBefore: now.Add(logEvery)}
-	o.s.config.Logger.Warn("trouble on a load socket", attrs...)
+	sub.trouble = trouble{notBefore: now.Add(logEvery)}
+	o.s.config.Logger.Warn("trouble on a load socket; counts are since it was subscribed", attrs...)
 }
 
 // finish lets go of everything. The last owner out closes the context.

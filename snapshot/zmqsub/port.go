@@ -23,10 +23,17 @@ type port interface {
 	// error for want of sockets or descriptors is ErrLimit.
 	open(sub *subscription) (source, error)
 
-	// wait blocks until a source has something to read, wake is called or d has
-	// passed; d < 0 is forever. It may return early. The slice is valid until
-	// the next call.
-	wait(d time.Duration) ([]*subscription, error)
+	waiter
+}
+
+// waiter is the part of a port that waits.
+type waiter interface {
+	// wait blocks until a source may have something to read, wake is called or
+	// the time has come; a zero time never comes. It may return early. A source
+	// that it returned is returned again as long as it was not read until
+	// errQuiet; what is left in one that was read from, but not to that point,
+	// may go unreported. The slice is valid until the next call.
+	wait(until time.Time) ([]*subscription, error)
 
 	// wake makes wait return, now or the next time. Any goroutine, also after
 	// close.

@@ -125,16 +125,15 @@ func TestLookUpThatAnswersAfterStopConnectsNothing(t *testing.T) {
 	})
 }
 
-func TestLookUpInProgressEndsWithItsConnections(t *testing.T) {
+func TestLookUpInProgressEndsWithItsContext(t *testing.T) {
 	// A name server that takes questions and never answers.
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	conns := &dnsConns{open: make(map[net.Conn]struct{})}
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return conns.dial(ctx, network, silent.LocalAddr().String())
+		return dialNameServer(ctx, network, silent.LocalAddr().String())
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -146,7 +145,6 @@ func TestLookUpInProgressEndsWithItsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	conns.close()
 	if err := <-ended; err == nil {
 		t.Error("the look-up succeeded")
 	}
@@ -154,9 +152,7 @@ func TestLookUpInProgressEndsWithItsConnections(t *testing.T) {
 }
 
 func TestAddressesOfANameComeIPv4First(t *testing.T) {
-	lookup, stop := newLookup()
-	defer stop()
-	addrs, err := lookup(t.Context(), "localhost")
+	addrs, err := newLookup()(t.Context(), "localhost")
 	if err != nil {
 		t.Fatal(err)
 	}

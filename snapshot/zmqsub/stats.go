@@ -73,9 +73,7 @@ func (s *Subscriber) Stats() Stats {
 	for sub := range s.subs {
 		e := sub.stats()
 		st.Counts.add(e.Counts)
-		if !sub.stopped.Load() {
-			st.Endpoints = append(st.Endpoints, e)
-		}
+		st.Endpoints = append(st.Endpoints, e)
 	}
 	slices.SortFunc(st.Endpoints, func(a, b EndpointStats) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
 	return st

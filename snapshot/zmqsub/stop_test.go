@@ -48,107 +48,6 @@ func TestStopWaitsForTheCallInProgress(t *testing.T) {
 	})
 }
 
-func TestStopFromInsideDeliverDoesNotDeadlock(t *testing.T) {
-	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
-		var calls, otherCalls atomic.Int64
-		var stop, stopOther func()
-		ready := make(chan struct{})
-		stop = b.subscribe(t, rank0, func(snapshot.Delivery) {
-			<-ready
-			calls.Add(1)
-			stop()
-			stop()
-			stopOther()
-		})
-		stopOther = b.subscribe(t, rank1, func(snapshot.Delivery) { otherCalls.Add(1) })
-		close(ready)
-		src, other := b.port.source(rank0), b.port.source(rank1)
-		src.push(message(1))
-		synctest.Wait()
-		src.push(message(2))
-		other.push(message(3))
-		time.Sleep(time.Second)
-		if calls.Load() != 1 || otherCalls.Load() != 0 {
-			t.Errorf("%d calls, %d of the other; want 1, 0", calls.Load(), otherCalls.Load())
-		}
-		if n := b.port.openSources(); n != 0 {
-			t.Errorf("%d sources left", n)
-		}
-	})
-}
-
-func TestTwoDeliverFunctionsThatStopEachOtherDoNotDeadlock(t *testing.T) {
-	inBubble(t, Config{Owners: 2}, nil, func(t *testing.T, b *bench) {
-		var stops [2]func()
-		ready, both := make(chan struct{}), make(chan struct{}, 2)
-		meet := func(other int) func(snapshot.Delivery) {
-			return func(snapshot.Delivery) {
-				<-ready
-				both <- struct{}{}
-				time.Sleep(time.Second) // until the other one is in its call, too
-				stops[other]()
-			}
-		}
-		stops[0] = b.subscribe(t, rank0, meet(1))
-		stops[1] = b.subscribe(t, rank1, meet(0))
-		close(ready)
-		for _, p := range b.bus.ports {
-			for _, e := range []string{rank0, rank1} {
-				if src := p.source(e); src != nil {
-					src.push(message(1))
-				}
-			}
-		}
-		<-both
-		<-both
-		time.Sleep(time.Minute)
-		for _, p := range b.bus.ports {
-			if n := p.openSources(); n != 0 {
-				t.Errorf("%d sources left", n)
-			}
-		}
-	})
-}
-
-func TestSubscribeFromInsideDeliver(t *testing.T) {
-	inBubble(t, Config{Owners: 2}, nil, func(t *testing.T, b *bench) {
-		var in inbox
-		var once sync.Once
-		b.subscribe(t, rank0, func(snapshot.Delivery) {
-			once.Do(func() { b.subscribe(t, rank1, in.deliver) })
-		})
-		b.port.source(rank0).push(message(1))
-		synctest.Wait()
-		b.port.source(rank1).push(message(2))
-		time.Sleep(2 * roundEvery)
-		if r, ok := in.last(); !ok || r.running != 2 {
-			t.Errorf("deliveries: %+v", in.all())
-		}
-	})
-}
-
-func TestCloseFromInsideDeliver(t *testing.T) {
-	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
-		var calls atomic.Int64
-		b.subscribe(t, rank0, func(snapshot.Delivery) {
-			calls.Add(1)
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-			if _, err := b.Subscribe(rank1, func(snapshot.Delivery) {}); !errors.Is(err, ErrClosed) {
-				t.Errorf("Subscribe: %v, want ErrClosed", err)
-			}
-		})
-		src := b.port.source(rank0)
-		src.push(message(1), message(2))
-		<-b.done
-		if calls.Load() != 1 {
-			t.Errorf("%d calls", calls.Load())
-		}
-		checkBooks(t, b.Stats().Counts)
-	})
-}
-
 func TestMessageHeldBackWhenItsSubscriptionEndsIsAccountedFor(t *testing.T) {
 	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
 		var in inbox
@@ -198,11 +97,94 @@ func TestSubscribeRefusesWhatCannotWork(t *testing.T) {
 	})
 }
 
-func TestGoroutinesAreToldApart(t *testing.T) {
-	mine := goroutineID()
-	theirs := make(chan uint64)
-	go func() { theirs <- goroutineID() }()
-	if other := <-theirs; mine == 0 || other == 0 || mine == other || mine != goroutineID() {
-		t.Errorf("goroutines %d and %d", mine, other)
+func TestStopWaitsForOneDrainAndNotForTheWholeRound(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
+		var stops [2]func()
+		entered, release := make(chan int, 2), make(chan struct{})
+		for i, endpoint := range []string{rank0, rank1} {
+			stops[i] = b.subscribe(t, endpoint, func(snapshot.Delivery) {
+				entered <- i
+				<-release
+			})
+		}
+		// Both at once, so that they are in one round.
+		first, second := b.port.source(rank0), b.port.source(rank1)
+		b.port.mu.Lock()
+		first.pushLocked(message(1))
+		second.pushLocked(message(2))
+		b.port.mu.Unlock()
+		b.port.wake()
+		other := 1 - <-entered
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			stops[other]()
+		}()
+		synctest.Wait()
+		select {
+		case <-stopped:
+			t.Error("stop returned while its owner was in a call")
+		default:
+		}
+		close(release)
+		<-stopped
+		if len(entered) > 0 {
+			t.Error("a message was delivered after its subscription had been stopped")
+		}
+		stops[other]()
+	})
+}
+
+func TestStopAfterCloseReturns(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
+		stop := b.subscribe(t, rank0, func(snapshot.Delivery) {})
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		stop()
+	})
+}
+
+func TestOwnersFillUpOneAfterAnother(t *testing.T) {
+	inBubble(t, Config{Owners: 3}, nil, func(t *testing.T, b *bench) {
+		var stops []func()
+		subscribe := func(n int) {
+			for range n {
+				stops = append(stops, b.subscribe(t, rank0, func(snapshot.Delivery) {}))
+			}
+		}
+		check := func(want ...int) {
+			t.Helper()
+			for i, p := range b.bus.ports {
+				if n := p.openSources(); n != want[i] {
+					t.Errorf("owner %d has %d sockets, want %d", i, n, want[i])
+				}
+			}
+		}
+		subscribe(ownerFill)
+		check(ownerFill, 0, 0)
+		subscribe(1)
+		check(ownerFill, 1, 0)
+		stops[0]()
+		subscribe(1)
+		check(ownerFill, 1, 0)
+		subscribe(2*ownerFill - 1)
+		check(ownerFill, ownerFill, ownerFill)
+		subscribe(30)
+		check(ownerFill+10, ownerFill+10, ownerFill+10)
+	})
+}
+
+func TestSubscriberThatCannotHaveAllOwnersLeavesNothing(t *testing.T) {
+	b := &fakeBus{most: 2}
+	c, err := Config{Owners: 3}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := start(c, b, nil); s != nil || !errors.Is(err, ErrLimit) {
+		t.Errorf("start = %v, %v; want ErrLimit", s, err)
+	}
+	if !b.closed || !b.ports[0].closed || !b.ports[1].closed {
+		t.Error("something was left open")
 	}
 }

@@ -9,6 +9,10 @@ import (
 	"github.com/plimsoll-go/plimsoll/snapshot"
 )
 
+// ownerFill is how many sockets one owner gets before the next gets any. The
+// fewer owners are at work, the more messages each wake-up serves.
+const ownerFill = 256
+
 // Subscriber listens to load sockets. It must be closed: its owners keep it,
 // and every socket, alive.
 type Subscriber struct {
@@ -16,7 +20,6 @@ type Subscriber struct {
 	owners   []*owner
 	bus      bus
 	resolver *resolver
-	stopDNS  func()
 
 	running atomic.Int32  // owners that are not done yet
 	done    chan struct{} // closed when everything is let go of
@@ -24,7 +27,6 @@ type Subscriber struct {
 
 	mu      sync.Mutex // before owner.mu and subscription.mu
 	closed  bool
-	open    int                        // subscriptions that count towards MaxSockets
 	subs    map[*subscription]struct{} // whose counts are not in retired
 	retired Counts
 }
@@ -41,16 +43,14 @@ func New(c Config) (*Subscriber, error) {
 	if err != nil {
 		return nil, err
 	}
-	lookup, stopDNS := newLookup()
-	return start(c, b, lookup, stopDNS)
+	return start(c, b, newLookup())
 }
 
-func start(c Config, b bus, lookup lookupFunc, stopDNS func()) (*Subscriber, error) {
+func start(c Config, b bus, lookup lookupFunc) (*Subscriber, error) {
 	s := &Subscriber{
 		config:   c,
 		bus:      b,
 		resolver: newResolver(lookup),
-		stopDNS:  stopDNS,
 		done:     make(chan struct{}),
 		subs:     make(map[*subscription]struct{}),
 	}
@@ -81,8 +81,9 @@ func start(c Config, b bus, lookup lookupFunc, stopDNS func()) (*Subscriber, err
 // must not block. One endpoint may be subscribed to more than once.
 //
 // stop ends the subscription and may be called any number of times. Once it has
-// returned, deliver is not running and is not called again (from inside a
-// deliver function it does not wait for one in progress).
+// returned, deliver is not running and is not called again. Like Subscribe it
+// waits for the owner of the socket, and so for a deliver call that the owner is
+// in: a deliver function must call neither of them, nor Close.
 //
 // Errors: *EndpointError, ErrLimit, ErrClosed, and those of libzmq.
 func (s *Subscriber) Subscribe(endpoint string, deliver func(snapshot.Delivery)) (stop func(), err error) {
@@ -93,78 +94,54 @@ func (s *Subscriber) Subscribe(endpoint string, deliver func(snapshot.Delivery))
 	if deliver == nil {
 		return nil, errors.New("zmqsub: deliver is nil")
 	}
-	// On an owner goroutine only that owner's own sockets are within reach:
-	// waiting for another owner could be waiting for one that waits for us.
-	here := s.currentOwner()
-	o, err := s.place(here)
+	o, err := s.place()
 	if err != nil {
 		return nil, err
 	}
-	sub := newSubscription(endpoint, t, deliver, o)
-	if here != nil {
-		err = o.add(sub)
-	} else {
-		err = o.do(func() error { return o.add(sub) })
-	}
-	if err != nil {
+	sub := &subscription{endpoint: endpoint, target: t, deliver: deliver, owner: o}
+	if err := o.do(func() error { return o.add(sub) }); err != nil {
 		s.unplace(o)
 		return nil, err
 	}
-	return func() { s.stop(sub) }, nil
+	return func() {
+		_ = o.do(func() error { o.remove(sub); return nil }) // ErrClosed is as good
+	}, nil
 }
 
 // place picks the owner of a new subscription and counts it.
-func (s *Subscriber) place(here *owner) (*owner, error) {
+func (s *Subscriber) place() (*owner, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return nil, ErrClosed
-	case s.open >= s.config.MaxSockets:
-		return nil, fmt.Errorf("%w: %d subscriptions are open (Config.MaxSockets)", ErrLimit, s.open)
 	}
-	o := here
-	if o == nil {
-		o = s.owners[0]
-		for _, other := range s.owners[1:] {
-			if other.weight < o.weight {
-				o = other
-			}
+	open := 0
+	var o *owner
+	for _, other := range s.owners {
+		open += other.placed
+		if o == nil || o.placed >= ownerFill && other.placed < o.placed {
+			o = other
 		}
 	}
-	s.open++
-	o.weight++
+	if open >= s.config.MaxSockets {
+		return nil, fmt.Errorf("%w: %d subscriptions are open (Config.MaxSockets)", ErrLimit, open)
+	}
+	o.placed++
 	return o, nil
 }
 
 func (s *Subscriber) unplace(o *owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
-	o.weight--
-}
-
-func (s *Subscriber) stop(sub *subscription) {
-	if !sub.stopped.Swap(true) {
-		s.unplace(sub.owner)
-		sub.owner.post(func() { sub.owner.remove(sub) })
-	}
-	// Every caller is promised this, not only the first one.
-	if s.currentOwner() == nil {
-		sub.waitForCall()
-	}
+	o.placed--
 }
 
 // Close ends all subscriptions and waits until no goroutine, socket or
 // descriptor of the Subscriber is left. It takes as long as the deliver calls
 // in progress and some milliseconds, whatever the peers do. It may be called
-// more than once and during any other call. From inside a deliver function it
-// only starts all this, and does not wait.
+// more than once and during any other call, but not by a deliver function.
 func (s *Subscriber) Close() error {
 	s.shut()
-	if s.currentOwner() != nil {
-		return nil
-	}
 	<-s.done
 	return s.err
 }
@@ -188,28 +165,9 @@ func (s *Subscriber) ownerGone() {
 	if s.running.Add(-1) > 0 {
 		return
 	}
-	s.stopDNS()
 	s.resolver.close()
 	s.err = s.bus.close()
 	close(s.done)
-}
-
-// currentOwner returns the owner inside one of whose deliver calls we are, or
-// nil.
-func (s *Subscriber) currentOwner() *owner {
-	var id uint64
-	for _, o := range s.owners {
-		if !o.delivering.Load() {
-			continue
-		}
-		if id == 0 {
-			id = goroutineID()
-		}
-		if id != 0 && o.id.Load() == id {
-			return o
-		}
-	}
-	return nil
 }
 
 // enter makes the counts of a subscription part of Stats.
@@ -219,10 +177,12 @@ func (s *Subscriber) enter(sub *subscription) {
 	s.subs[sub] = struct{}{}
 }
 
-// retire keeps the counts of a subscription that has ended.
+// retire makes room for another subscription in place of one that has ended,
+// and keeps its counts.
 func (s *Subscriber) retire(sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	sub.owner.placed--
 	delete(s.subs, sub)
 	s.retired.add(sub.stats().Counts)
 }

@@ -2,11 +2,29 @@ package zmqsub
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/snapshot"
 )
+
+const (
+	// burst is how many messages mean that more may be behind them: half the
+	// receive queue. libzmq's I/O thread stops at a full queue and is told of the
+	// room again only after half of it has been read, so "nothing to read" may
+	// only mean that the thread has not got round to the rest.
+	burst = 128
+
+	// quietFor is how long fewer than that have to come before the newest of
+	// them counts as the newest there is.
+	quietFor = 2 * time.Millisecond
+
+	// settleLimit is how long a reading may be held back for that, and so how far
+	// apart those of a publisher that never pauses are.
+	settleLimit = 100 * time.Millisecond
+)
+
+// reasonStopped is the one drop that is nobody's fault.
+const reasonStopped = "stopped"
 
 var errPayloadSize = &snapshot.DecodeError{Type: "message", Field: "payload", Err: snapshot.ErrPayloadSize}
 
@@ -17,28 +35,25 @@ type subscription struct {
 	deliver  func(snapshot.Delivery)
 	owner    *owner
 
-	stopped atomic.Bool
-
-	// call is a lock, held while deliver runs so that stop can wait for it. It
-	// is taken before any other, because deliver may call anything of ours. It
-	// is a channel because that is what testing/synctest can wait on, here and
-	// in the tests of whoever stops a subscription whose deliver takes time.
-	call chan struct{}
-
 	mu          sync.Mutex // taken last
 	counts      Counts     // guarded by mu
 	lastMessage time.Time  // guarded by mu
 
 	// The rest belongs to the owner goroutine.
 
-	source source      // nil before add and after remove
-	index  int         // in owner.subs
-	parts  [][]byte    // of the message being read
-	newest held        // the newest usable message that was not handed on yet
-	bad    held        // the last dropped one that was not handed on yet
-	settle settle      // whether a backlog is being worked off
-	link   link        // when to connect afresh
-	report troubleNote // what to log, and when
+	source source   // nil before add and after remove
+	index  int      // in owner.subs
+	parts  [][]byte // of the message being read
+	newest held     // the newest usable message that was not handed on yet
+	bad    held     // the last dropped one that was not handed on yet
+
+	// While a backlog is worked off; see settle.
+	again     time.Time // when to look again; zero = there is no backlog
+	holdUntil time.Time
+	recent    int // messages since again was set
+
+	link
+	trouble trouble
 }
 
 // held is a message between its drain and its delivery.
@@ -48,105 +63,62 @@ type held struct {
 	ok       bool
 }
 
-func newSubscription(endpoint string, t target, deliver func(snapshot.Delivery), o *owner) *subscription {
-	return &subscription{endpoint: endpoint, target: t, deliver: deliver, owner: o, call: make(chan struct{}, 1)}
+// trouble is what to log, and when.
+type trouble struct {
+	err       error     // the last one
+	pending   bool      // something is to be logged
+	notBefore time.Time // when the next record may be written
 }
 
-// settle decides whether the newest message that a drain found may be believed
-// to be the newest there is. A drain that pulled a lot freed a queue which the
-// I/O thread had given up filling, so "nothing to read" only means that the
-// thread has not got round to the rest.
-type settle struct {
-	active  bool
-	limit   time.Time // a publisher that does not pause is handed on from here
-	quietAt time.Time // when the backlog is taken to be over, unless more arrives
-}
+// note has the next log record tell of err, and with it of the counts.
+func (sub *subscription) note(err error) { sub.trouble.err, sub.trouble.pending = err, true }
 
-// drained notes a drain that ended now, and reports whether to hold back what
-// it found.
-func (s *settle) drained(big bool, now time.Time) (hold bool) {
-	if big && !s.active && now.Sub(s.limit) >= settlePause {
-		*s = settle{active: true, limit: now.Add(settleLimit)}
-	}
-	if s.catchingUp(now) {
-		s.quietAt = now.Add(quietFor)
-		return true
-	}
-	s.active = s.active && big
-	return false
-}
-
-// quiet ends the catching up if nothing more has arrived, and reports whether
-// it did.
-func (s *settle) quiet(now time.Time) bool {
-	if !s.active || now.Before(s.quietAt) {
-		return false
-	}
-	*s = settle{}
-	return true
-}
-
-func (s *settle) catchingUp(now time.Time) bool { return s.active && now.Before(s.limit) }
-
-// troubleNote collects what goes wrong between two log records.
-type troubleNote struct {
-	dropped    map[string]uint64
-	reconnects uint64
-	err        error     // the last one
-	pending    bool      // something is to be logged
-	notBefore  time.Time // when the next record may be written
-}
-
-func (n *troubleNote) drop(reason string, err error) {
-	if n.dropped == nil {
-		n.dropped = make(map[string]uint64)
-	}
-	n.dropped[reason]++
-	n.note(err)
-}
-
-func (n *troubleNote) note(err error) { n.err, n.pending = err, true }
-
-// message takes one whole message, of which frames holds at most the first
-// four frames.
-func (sub *subscription) message(frames [][]byte, maxPayload int) {
-	m, err := snapshot.Split(frames)
+// message takes the whole message that was read, of which parts has at most the
+// first four frames.
+func (sub *subscription) message(maxPayload int) {
+	m, err := snapshot.Split(sub.parts)
 	if err == nil && len(m.Payload) > maxPayload {
 		err = errPayloadSize
 	}
-
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	sub.counts.Messages++
 	if err != nil {
 		d := snapshot.Delivery{Err: err}
-		if len(frames) >= 3 {
-			d.Size = len(frames[2])
+		if len(sub.parts) >= 3 {
+			d.Size = len(sub.parts[2])
 		}
-		sub.dropLocked(d)
-		return
+		sub.count(func(c *Counts) { c.Messages++ })
+		sub.drop(d)
+	} else {
+		superseded := sub.newest.ok
+		sub.newest = held{
+			delivery: snapshot.Delivery{Seq: m.Seq, Size: len(m.Payload)},
+			payload:  m.Payload,
+			ok:       true,
+		}
+		sub.count(func(c *Counts) {
+			c.Messages++
+			if superseded {
+				c.Superseded++
+			}
+		})
 	}
-	if sub.newest.ok {
-		sub.counts.Superseded++
-	}
-	sub.newest = held{
-		delivery: snapshot.Delivery{Seq: m.Seq, Size: len(m.Payload)},
-		payload:  m.Payload,
-		ok:       true,
-	}
+	sub.clearParts()
+}
+
+func (sub *subscription) clearParts() {
+	clear(sub.parts)
+	sub.parts = sub.parts[:0]
 }
 
 func (sub *subscription) drop(d snapshot.Delivery) {
-	sub.mu.Lock()
-	defer sub.mu.Unlock()
-	sub.dropLocked(d)
+	sub.count(func(c *Counts) { c.drop(snapshot.Reason(d.Err)) })
+	sub.note(d.Err)
+	sub.bad = held{delivery: d, ok: true}
 }
 
-func (sub *subscription) dropLocked(d snapshot.Delivery) {
-	reason := snapshot.Reason(d.Err)
-	sub.counts.drop(reason)
-	sub.report.drop(reason, d.Err)
-	sub.bad = held{delivery: d, ok: true}
+func (sub *subscription) count(change func(*Counts)) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	change(&sub.counts)
 }
 
 // stamp gives what a drain found its receive time.
@@ -161,14 +133,42 @@ func (sub *subscription) stamp(now time.Time) {
 	sub.lastMessage = now
 }
 
+// settle takes note of a drain, one that was cut short if full, and reports
+// whether the newest message so far may be believed to be the newest there is.
+// After many at once it may not: then it is held, and the socket drained again
+// a little later, until it is quiet.
+func (sub *subscription) settle(messages int, full bool, now time.Time) bool {
+	sub.recent += messages
+	if now.Before(sub.again) {
+		return false
+	}
+	backlog := full || sub.recent >= burst
+	sub.again, sub.recent = time.Time{}, 0
+	if !backlog {
+		sub.holdUntil = time.Time{}
+		return true
+	}
+	sub.again = now.Add(quietFor)
+	if sub.holdUntil.IsZero() {
+		sub.holdUntil = now.Add(settleLimit)
+	}
+	if now.Before(sub.holdUntil) {
+		return false
+	}
+	sub.holdUntil = now.Add(settleLimit)
+	return true
+}
+
+func (sub *subscription) unsettled() bool { return !sub.again.IsZero() }
+
 // due is when the owner has to look at the subscription even if nothing arrives.
 func (sub *subscription) due() time.Time {
-	t := sub.link.renewAt
-	if sub.settle.active && (sub.newest.ok || sub.bad.ok) && sub.settle.quietAt.Before(t) {
-		t = sub.settle.quietAt
+	t := sub.renewAt
+	if sub.unsettled() && sub.again.Before(t) {
+		t = sub.again
 	}
-	if sub.report.pending && sub.report.notBefore.Before(t) {
-		t = sub.report.notBefore
+	if sub.trouble.pending && sub.trouble.notBefore.Before(t) {
+		t = sub.trouble.notBefore
 	}
 	return t
 }
@@ -177,10 +177,4 @@ func (sub *subscription) stats() EndpointStats {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	return EndpointStats{Endpoint: sub.endpoint, Counts: sub.counts.clone(), LastMessage: sub.lastMessage}
-}
-
-// waitForCall returns when no call of deliver is running.
-func (sub *subscription) waitForCall() {
-	sub.call <- struct{}{}
-	<-sub.call
 }

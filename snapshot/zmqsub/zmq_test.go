@@ -640,15 +640,11 @@ func TestSubscribeStopAndCloseFromEverywhereAtOnce(t *testing.T) {
 		wg.Go(func() {
 			for i := 0; ; i++ {
 				var over atomic.Bool
-				var stop atomic.Pointer[func()]
-				stopFunc, err := s.Subscribe(endpoints[(g+i)%len(endpoints)], func(snapshot.Delivery) {
+				stop, err := s.Subscribe(endpoints[(g+i)%len(endpoints)], func(snapshot.Delivery) {
 					if over.Load() || closed.Load() {
 						t.Error("called after the end")
 					}
 					heard.Add(1)
-					if f := stop.Load(); f != nil && i%3 == 0 {
-						(*f)()
-					}
 					if i%5 == 0 {
 						s.Stats()
 					}
@@ -660,14 +656,18 @@ func TestSubscribeStopAndCloseFromEverywhereAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				stop.Store(&stopFunc)
 				if i%4 == 0 {
 					n := heard.Load()
 					for d := time.Now().Add(patience); heard.Load() == n && !closed.Load() && time.Now().Before(d); {
 						time.Sleep(100 * time.Microsecond)
 					}
 				}
-				stopFunc()
+				var others sync.WaitGroup
+				if i%3 == 0 { // somebody else stops it at the same time
+					others.Go(stop)
+				}
+				stop()
+				others.Wait()
 				over.Store(true)
 			}
 		})

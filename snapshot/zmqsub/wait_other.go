@@ -1,0 +1,5 @@
+//go:build cgo && !linux
+
+package zmqsub
+
+func newWaiter() (zmqWaiter, error) { return newTicking(), nil }
