@@ -137,3 +137,48 @@ func ExampleNewPolicy() {
 	// cache_aware
 	// selector: unknown policy "least-depth"; did you mean "least_depth"? (have cache_aware, least_depth, least_request, power_of_two, random, round_robin)
 }
+
+// The host knows how much of a prompt each worker has cached.
+func ExampleCacheAware() {
+	table := load.NewTable(load.Config{})
+	var workers []*load.Worker
+	for i, depth := range []int64{3, 8, 0} {
+		w := table.Add(fmt.Sprintf("engine-%d", i), "")
+		w.Advertise(1).Put(0, load.Report{Running: depth})
+		workers = append(workers, w)
+	}
+	sel := selector.New(table, selector.Config{Policy: selector.CacheAware(selector.CacheAwareConfig{})})
+
+	pick, _ := sel.Pick(selector.Request{
+		PromptTokens: load.Known[int64](1000),
+		Prefix: []selector.PrefixMatch{
+			{Worker: workers[0], Tokens: 900},
+			{Worker: workers[1], Tokens: 900},
+			{Worker: workers[2], Tokens: 100},
+		},
+	})
+	defer pick.Done()
+	fmt.Println(pick.Worker.ID(), pick.Reason)
+	// Output: engine-0 prefix_owner
+}
+
+// A retry is a pick of its own, without the worker that has failed.
+func ExampleRequest_exclude() {
+	table := load.NewTable(load.Config{})
+	table.Add("engine-0", "")
+	table.Add("engine-1", "")
+	sel := selector.New(table, selector.Config{})
+
+	first, _ := sel.Pick(selector.Request{})
+	first.Worker.SetAside() // it has failed
+	first.Done()
+
+	second, err := sel.Pick(selector.Request{Exclude: []*load.Worker{first.Worker}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Done()
+	fmt.Println("another one:", second.Worker != first.Worker)
+	// Output: another one: true
+}
