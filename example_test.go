@@ -2,6 +2,7 @@ package plimsoll_test
 
 import (
 	"context"
+	"io"
 	"log"
 	"log/slog"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
+	"github.com/plimsoll-go/plimsoll/selector/pickhttp"
 	"github.com/plimsoll-go/plimsoll/snapshot/zmqsub"
 )
 
@@ -22,10 +24,8 @@ func Example() {
 	}
 	defer subscriber.Close()
 	fleet := discovery.NewFleet(discovery.Config{
-		Table:      table,
-		Source:     discovery.Static("http://10.0.0.1:30000", "http://10.0.0.2:30000"),
-		Subscriber: subscriber,
-		Logger:     slog.Default(),
+		Source: discovery.Static("http://10.0.0.1:30000", "http://10.0.0.2:30000"),
+		Table:  table, Subscriber: subscriber, Logger: slog.Default(),
 	})
 	go fleet.Run(context.Background()) // until its context ends
 	picker := selector.New(table, selector.Config{Policy: selector.PowerOfTwo()})
@@ -36,9 +36,11 @@ func Example() {
 			return
 		}
 		defer pick.Done() // also when the client goes away or this handler panics
-		resp, err := forward(pick.Trace(r.Context()), r, pick.Worker.URL())
+		resp, err := forward(pickhttp.Trace(r.Context(), pick), r, pick.Worker.URL())
 		if err != nil {
-			pick.Worker.SetAside() // an engine that fails fast looks idle
+			if r.Context().Err() == nil { // it is not the client that left
+				pick.Worker.SetAside() // an engine that fails fast looks idle
+			}
 			http.Error(w, "engine failed", http.StatusBadGateway)
 			return
 		}
@@ -48,7 +50,7 @@ func Example() {
 
 // forward is your gateway's own way to send a request to an engine.
 func forward(ctx context.Context, r *http.Request, engine string) (*http.Response, error) {
-	out, err := http.NewRequestWithContext(ctx, r.Method, engine+r.URL.Path, r.Body)
+	out, err := http.NewRequestWithContext(ctx, r.Method, engine+r.URL.RequestURI(), r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +71,11 @@ func stream(w http.ResponseWriter, resp *http.Response, first func()) {
 			w.Write(buf[:n])
 			http.NewResponseController(w).Flush()
 		}
-		if err != nil {
+		if err == io.EOF {
 			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 		}
 	}
 }

@@ -4,9 +4,14 @@
 //	pick, err := sel.Pick(selector.Request{PromptTokens: load.Known[int64](n)})
 //	if err != nil { ... }
 //	defer pick.Done()
-//	// send the request to pick.Worker.URL() in the context pick.Trace(ctx);
-//	// if it fails, pick.Worker.SetAside(); with the first byte of the answer
+//	// send the request to pick.Worker.URL(), and when it has been written
+//	pick.Dispatched()
+//	// with the first byte of the answer
 //	pick.FirstToken()
+//	// and if the engine refuses or fails it
+//	pick.Worker.SetAside()
+//
+// Package pickhttp calls Dispatched by itself.
 //
 // # Policies
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
+	"github.com/plimsoll-go/plimsoll/selector/pickhttp"
 )
 
 // A gateway's handler: pick, send, and mark what becomes of the request.
@@ -34,13 +35,16 @@ func ExampleSelector_Pick() {
 		// release the worker, too.
 		defer pick.Done()
 
-		ctx := pick.Trace(r.Context()) // marks that the engine's next report counts the request
+		ctx := pickhttp.Trace(r.Context(), pick) // marks that the engine's next report counts the request
 		req, err := http.NewRequestWithContext(ctx, r.Method, pick.Worker.URL()+r.URL.Path, r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		resp, err := http.DefaultClient.Do(req)
+		if r.Context().Err() != nil {
+			return // the client has left, which is not the engine's fault
+		}
 		if err != nil || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 			pick.Worker.SetAside() // or it would look idle, and be picked again and again
 		}
@@ -58,8 +62,11 @@ func ExampleSelector_Pick() {
 				pick.FirstToken() // of which only the first call counts
 				w.Write(buf[:n])
 			}
-			if err != nil {
+			if err == io.EOF {
 				return
+			}
+			if err != nil {
+				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
 		}
 	}

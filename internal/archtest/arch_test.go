@@ -76,6 +76,7 @@ var rules = []struct {
 	{"load", true, []string{"snapshot"}},
 	{"load/loadhttp", true, []string{"snapshot", "load"}},
 	{"selector", true, []string{"snapshot", "load"}},
+	{"selector/pickhttp", true, []string{"snapshot", "load", "selector"}},
 	{"discovery", true, []string{"snapshot", "load"}},
 	{"internal", false, []string{"snapshot", "snapshot/zmqsub", "snapshot/vllm", "tokenspeed", "load", "selector", "discovery"}},
 	{"", false, nil}, // the root holds documentation and its examples

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/selector"
+	"github.com/plimsoll-go/plimsoll/selector/pickhttp"
 )
 
 // maxErrorBody bounds what is kept of an engine's refusal.
@@ -28,7 +29,7 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	// Nor shall the engine go on with it: ending ctx closes its connection.
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	out, err := c.outgoing(pick.Trace(ctx), pick.Worker)
+	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick.Worker)
 	if err != nil {
 		return failed(http.StatusBadGateway, err)
 	}
