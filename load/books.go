@@ -155,7 +155,8 @@ type Ticket struct {
 type request uint64
 
 const (
-	requestRankBits = 17 // maxRanks, and one for none
+	requestRankBits = 17
+	maxRanks        = 1<<requestRankBits - 1 // one is for none
 	maxTokens       = 1<<(64-requestRankBits) - 1
 )
 

@@ -67,7 +67,11 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 		return ErrGone
 	}
 	old := w.state
-	if rank < 0 || rank >= maxRanks || (old.advertised && rank >= len(old.ranks)) {
+	ranks := maxHostRanks
+	if old.advertised {
+		ranks = len(old.ranks)
+	}
+	if rank < 0 || rank >= ranks {
 		return ErrNoRank
 	}
 	if bad != nil {
@@ -83,15 +87,16 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 		return ErrSuperseded
 	}
 
-	s := &state{worker: w, advertised: old.advertised, noFeed: old.noFeed}
+	s := old.next()
 	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
 	copy(s.ranks, old.ranks)
 	w.growLocked(len(s.ranks))
 	s.ranks[rank] = w.rankState(r, received)
 	s.judge(now, t.window)
 	w.stats[rank].report(&r)
-	if w.asideUntil != 0 {
-		w.asideUntil, w.state = 0, s
+	if s.asideUntil != 0 && received >= s.asideSince {
+		s.asideSince, s.asideUntil = 0, 0
+		w.state = s
 		t.rebuildLocked(now)
 		return nil
 	}
@@ -99,6 +104,6 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	return nil
 }
 
-// maxRanks bounds what a host's Put can make the table allocate by a rank that
-// it got wrong. Advertised ranks are bounded by whoever advertises.
-const maxRanks = 1 << 16
+// maxHostRanks bounds what a host's Put can make the table allocate by a rank
+// that it got wrong. Advertised ranks are bounded by whoever advertises.
+const maxHostRanks = 1024

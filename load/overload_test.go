@@ -187,17 +187,38 @@ func TestAWorkerThatWasMarkedOverloadedWhileUnhealthyComesBackOverloaded(t *test
 	wantIDs(t, table, "a", "b")
 }
 
-func TestAnOverloadMarkEndsBehindALockThatIsHeldOnlyAMomentLater(t *testing.T) {
+func TestAnOverloadMarkEndsInTimeAlsoWhileALockIsHeld(t *testing.T) {
 	table, clock := newTestTable()
-	a, _ := advertised(t, table, "a", Report{})
+	a, f := advertised(t, table, "a", Report{})
 	advertised(t, table, "b", Report{})
 	a.SetAside()
 	clock.advance(testWindow + 1)
 	table.mu.Lock()
 	v := table.View()
 	table.mu.Unlock()
-	if v.Len() != 1 || v.At(0).Trusted() {
-		t.Errorf("%d eligible, trusted %v", v.Len(), v.At(0).Trusted())
+	if v.Len() != 2 || v.At(0).Trusted() || v.At(1).Trusted() {
+		t.Errorf("%d eligible, trusted %v and %v", v.Len(), v.At(0).Trusted(), v.At(1).Trusted())
 	}
+	mustPut(t, f, 0, Report{Running: 3}) // a's place has changed behind its back
+	wantTrusted(t, a, 3)
+	if e, ok := table.View().Find(a); !ok || e.Depth() != 3 {
+		t.Errorf("its report is not in the view: %v", ok)
+	}
+	wantIDs(t, table, "a", "b")
+}
+
+// A report that was on its way when the engine refused says nothing about after.
+func TestAReportFromBeforeTheRefusalDoesNotBringAWorkerBack(t *testing.T) {
+	table, clock := newTestTable()
+	a, f := advertised(t, table, "a", Report{})
+	table.Add("b", "")
+	clock.advance(time.Second)
+	asked := clock.now()
+	clock.advance(time.Millisecond)
+	a.SetAside()
+	clock.advance(time.Millisecond)
+	mustPut(t, f, 0, Report{Received: asked})
+	wantIDs(t, table, "b")
+	mustPut(t, f, 0, Report{})
 	wantIDs(t, table, "a", "b")
 }

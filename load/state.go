@@ -43,7 +43,7 @@ func (w *Why) UnmarshalText(b []byte) error { return byName(w, b, Booting) }
 
 // state is what is known of one worker. It is immutable once published.
 type state struct {
-	// What a pick reads of each candidate, on one cache line.
+	// What a pick reads of each candidate, close together.
 	worker     *Worker
 	depth      int64  // of all ranks
 	left       uint64 // books.left when the first of the ranks' newest reports came
@@ -56,7 +56,18 @@ type state struct {
 	expires int64 // the last nanosecond at which it is fresh
 	own     int64 // own requests in flight when the newest report came
 
-	ranks []*rankState // nil where the rank never reported
+	// The worker is set aside until then, or until a report that was received
+	// since. 0: it is not.
+	asideSince, asideUntil int64
+
+	ranks []*rankState // nil where the rank never reported; not to be written to
+}
+
+// next returns a copy to make the next state of the worker from; judge has to
+// follow.
+func (s *state) next() *state {
+	next := *s
+	return &next
 }
 
 // noReport is before any report.
@@ -96,7 +107,7 @@ func (w *Worker) rankState(r Report, received int64) *rankState {
 
 // judge fills in what follows from the ranks.
 func (s *state) judge(now, window int64) {
-	s.oldest = noReport
+	s.depth, s.left, s.own, s.oldest = 0, 0, 0, noReport
 	var missing, booting bool
 	newest := int64(noReport)
 	for _, r := range s.ranks {

@@ -104,7 +104,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 	st := WorkerStatus{
 		ID:            w.id,
 		Healthy:       w.healthy,
-		Aside:         w.asideUntil > now,
+		Aside:         s.asideUntil > now,
 		Trusted:       s.trusted,
 		Why:           s.why,
 		InFlight:      own.InFlight,

@@ -35,7 +35,8 @@ type Table struct {
 	clock  func() time.Time
 	epoch  time.Time
 
-	// view is what readers see. Stored with mu held; loaded by anybody.
+	// view is what readers see. A writer stores it with mu held; a reader may swap
+	// in a renewed copy.
 	view atomic.Pointer[viewState]
 
 	// mu serialises writers. A reader never waits for it. No callback and no
@@ -81,6 +82,7 @@ func (t *Table) Add(id, url string) *Worker {
 	defer t.mu.Unlock()
 	if old := t.workers[id]; old != nil {
 		old.gone = true
+		old.position.Store(notInView)
 	}
 	t.nextAdd++
 	w := &Worker{id: id, url: url, table: t, order: t.nextAdd, healthy: true}
@@ -102,6 +104,7 @@ func (t *Table) Remove(w *Worker) {
 		return
 	}
 	w.gone = true
+	w.position.Store(notInView)
 	delete(t.workers, w.id)
 	t.rebuildLocked(now)
 }
@@ -123,42 +126,22 @@ func (t *Table) Workers() []*Worker {
 
 func byOrder(a, b *Worker) int { return cmp.Compare(a.order, b.order) }
 
-// sortedLocked lists the healthy workers, oldest first: those that any pick may
-// choose, and those that are set aside, until ends at the latest. If all are set
-// aside, none is.
-func (t *Table) sortedLocked(now int64) (eligible, aside []*Worker, ends int64) {
-	ends = math.MaxInt64
+// rebuildLocked publishes a view made from nothing. It is for what changes the
+// set of workers, or the order that they stand in: rare, and linear.
+func (t *Table) rebuildLocked(now int64) {
+	states := make([]*state, 0, len(t.workers))
 	for _, w := range t.workers {
-		switch {
-		case !w.healthy:
-		case w.asideUntil > now:
-			aside = append(aside, w)
-			ends = min(ends, w.asideUntil)
-		default:
-			w.asideUntil = 0
-			eligible = append(eligible, w)
+		if w.healthy {
+			states = append(states, w.state)
+		} else {
+			w.position.Store(notInView)
 		}
 	}
-	if len(eligible) == 0 {
-		eligible, aside = aside, nil
-	}
-	slices.SortFunc(eligible, byOrder)
-	slices.SortFunc(aside, byOrder)
-	return eligible, aside, ends
-}
-
-// rebuildLocked publishes a view made from nothing. It is for what changes the
-// set of workers, and for when a report has gone stale: rare, and linear.
-func (t *Table) rebuildLocked(now int64) *viewState {
-	eligible, aside, ends := t.sortedLocked(now)
-	v := &viewState{known: len(t.workers), freshUntil: ends - 1, n: len(eligible)}
-	for _, w := range slices.Concat(eligible, aside) {
-		w.state = w.state.at(now)
-		w.position.Store(int64(v.all))
-		v.append(w.state)
+	v := newViewState(states, len(t.workers), now)
+	for i := range v.all {
+		v.at(i).worker.position.Store(int64(i))
 	}
 	t.view.Store(v)
-	return v
 }
 
 // setLocked makes s the state of its worker and publishes it. This is the
@@ -168,21 +151,25 @@ func (t *Table) setLocked(s *state) {
 	w := s.worker
 	w.state = s
 	v := t.view.Load()
-	if i, ok := w.in(v); ok {
-		t.view.Store(v.with(i, s))
+	i, ok := w.placeIn(v)
+	if !ok {
+		w.position.Store(notInView)
+		return
 	}
+	w.position.Store(int64(i))
+	t.view.Store(v.with(i, s))
 }
 
-// renew returns a view in which nothing that has gone stale by now counts. It
-// never waits: if a writer is at work, the reader takes a private copy, and the
-// writer's next view or the next reader's renewal serves everybody else.
+// renew returns a view in which nothing that has gone stale by now counts. It is
+// what the first reader does after that, and it waits for nobody. If somebody
+// else has published meanwhile, that view serves, unless it is no fresher: then
+// this reader uses a copy of its own.
 func (t *Table) renew(v *viewState, now int64) *viewState {
-	if !t.mu.TryLock() {
-		return v.renewed(now)
+	next := v.renewed(now)
+	if !t.view.CompareAndSwap(v, next) {
+		if v = t.view.Load(); now <= v.freshUntil {
+			return v
+		}
 	}
-	defer t.mu.Unlock()
-	if v = t.view.Load(); now <= v.freshUntil {
-		return v
-	}
-	return t.rebuildLocked(now)
+	return next
 }

@@ -1,7 +1,9 @@
 package load
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -43,7 +45,35 @@ type chunk [chunkSize]*state
 
 func (v *viewState) at(i int) *state { return v.chunks[i>>chunkBits][i&(chunkSize-1)] }
 
-// append adds a state while the view is being built.
+// newViewState makes a view of the states of healthy workers, in any order, as
+// they are at now.
+func newViewState(states []*state, known int, now int64) *viewState {
+	v := &viewState{known: known, freshUntil: math.MaxInt64}
+	for _, s := range states {
+		if s.asideUntil > now {
+			v.freshUntil = min(v.freshUntil, s.asideUntil-1)
+		} else {
+			v.n++
+		}
+	}
+	if v.n == 0 {
+		v.n = len(states) // all are set aside, so none is
+	}
+	slices.SortFunc(states, func(a, b *state) int {
+		if aside := a.asideUntil > now; v.n < len(states) && aside != (b.asideUntil > now) {
+			if aside {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(a.worker.order, b.worker.order)
+	})
+	for _, s := range states {
+		v.append(s.at(now))
+	}
+	return v
+}
+
 func (v *viewState) append(s *state) {
 	i := v.all
 	if i&(chunkSize-1) == 0 {
@@ -65,9 +95,10 @@ func (v *viewState) count(i int, s *state, sign int64) {
 	}
 	v.freshUntil = min(v.freshUntil, s.expires)
 	if i < v.n {
+		depth, own := Entry{s}.Summands()
 		v.trusted += int(sign)
-		v.depthSum += sign * min(s.depth, maxSummand)
-		v.ownSum += sign * min(s.own, maxSummand)
+		v.depthSum += sign * depth
+		v.ownSum += sign * own
 	}
 }
 
@@ -84,14 +115,13 @@ func (v *viewState) with(i int, s *state) *viewState {
 	return &next
 }
 
-// renewed returns a private copy of the view as it is at now. A worker that is
-// set aside stays there a moment longer than it must.
+// renewed returns a copy of the view as it is at now.
 func (v *viewState) renewed(now int64) *viewState {
-	next := &viewState{known: v.known, freshUntil: math.MaxInt64, n: v.n}
-	for i := range v.all {
-		next.append(v.at(i).at(now))
+	states := make([]*state, v.all)
+	for i := range states {
+		states[i] = v.at(i)
 	}
-	return next
+	return newViewState(states, v.known, now)
 }
 
 // View returns the current view. It costs an atomic load and a reading of the
@@ -116,8 +146,8 @@ func (v View) Healthy() int { return v.v.all }
 // Known returns the number of workers in the table, healthy or not.
 func (v View) Known() int { return v.v.known }
 
-// At returns the i-th worker, for i from 0 to Healthy()-1. The eligible ones are the
-// first Len(), in the order of their addition.
+// At returns the i-th worker, for i from 0 to Healthy()-1. The eligible ones are
+// the first Len(), in the order of their addition.
 func (v View) At(i int) Entry { return Entry{v.v.at(i)} }
 
 // Position returns the place of a worker in the view, if it is in it: of this
@@ -126,16 +156,7 @@ func (v View) Position(w *Worker) (i int, ok bool) {
 	if w == nil {
 		return 0, false
 	}
-	if i, ok = w.in(v.v); ok {
-		return i, true
-	}
-	// Workers came or went since the view was taken, and w may have moved.
-	for i := range v.v.all {
-		if v.v.at(i).worker == w {
-			return i, true
-		}
-	}
-	return 0, false
+	return w.placeIn(v.v)
 }
 
 // Find returns the entry of a worker, if it is in the view.
@@ -187,6 +208,13 @@ func (e Entry) DepthNow() (depth int64, seen Seen) {
 // OwnAtReport returns how many own requests were in flight when the worker last
 // reported.
 func (e Entry) OwnAtReport() int64 { return e.s.own }
+
+// Summands returns what a trusted worker adds to the sums of View.Trusted: its
+// depth, and the own requests that were in flight when it last reported. Both are
+// bounded, so that no sum overflows.
+func (e Entry) Summands() (depth, own int64) {
+	return min(e.s.depth, maxSummand), min(e.s.own, maxSummand)
+}
 
 // InFlight returns the own requests in flight on the worker now, and that moment
 // in its books.

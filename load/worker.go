@@ -7,8 +7,8 @@ import (
 // Worker is one incarnation of one inference engine as a target for requests.
 // The handle stays usable after its removal and then changes nothing.
 type Worker struct {
-	// Read by every pick, written by marks and never by reports: first, and on
-	// cache lines of its own.
+	// Read by every pick, written by picks and marks, and never by reports: first,
+	// and on cache lines of its own.
 	books books
 	_     [cacheLine]byte
 
@@ -20,18 +20,17 @@ type Worker struct {
 
 	rankBooks atomic.Pointer[[]*books] // grows, under table.mu; a rank's books stay
 
-	// position in the view, written with table.mu held. A reader checks what it
-	// finds there, since the view that it holds may be older.
+	// position is where the worker stands in the view, or notInView. It is written
+	// with table.mu held, and a hint: a reader's view may be older or renewed.
 	position atomic.Int64
 
 	// guarded by table.mu
-	gone       bool
-	healthy    bool
-	asideUntil int64 // 0: not set aside
-	feed       *Feed // current; nil if none is advertised
-	state      *state
-	reason     string // in words, for NotPublishing and NoAnswer
-	stats      []rankStats
+	gone    bool
+	healthy bool
+	feed    *Feed // current; nil if none is advertised
+	state   *state
+	reason  string // in words, for NotPublishing and NoAnswer
+	stats   []rankStats
 }
 
 const cacheLine = 64
@@ -43,10 +42,25 @@ func (w *Worker) ID() string { return w.id }
 // credentials; the ID is what is for logs.
 func (w *Worker) URL() string { return w.url }
 
-// in finds the worker in a view at the place where it was last put.
-func (w *Worker) in(v *viewState) (i int, ok bool) {
-	i = int(w.position.Load())
-	return i, i < v.all && v.at(i).worker == w
+// notInView is the position of a worker that is not healthy, or gone.
+const notInView = -1
+
+// placeIn finds the worker in a view, as a rule where it was last put. Workers
+// that came, went or were set aside since may have moved it.
+func (w *Worker) placeIn(v *viewState) (i int, ok bool) {
+	hint := w.position.Load()
+	if hint == notInView {
+		return 0, false
+	}
+	if hint < int64(v.all) && v.at(int(hint)).worker == w {
+		return int(hint), true
+	}
+	for i := range v.all {
+		if v.at(i).worker == w {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // InFlight returns the own requests in flight on the worker.
@@ -123,8 +137,8 @@ func (w *Worker) SetHealthy(healthy bool) {
 // SetAside keeps the worker from being picked as long as there are others: its
 // engine has just refused a request, or failed it. An engine that fails fast has
 // short queues, and without this call draws every request. The worker comes back
-// with the next report of any of its ranks, changed or not, and after one
-// freshness window in any case.
+// with the next report of any of its ranks, changed or not, that is received
+// after this, and after one freshness window in any case.
 func (w *Worker) SetAside() {
 	t := w.table
 	now := t.now()
@@ -133,7 +147,9 @@ func (w *Worker) SetAside() {
 	if w.gone {
 		return
 	}
-	w.asideUntil = now + t.window
+	s := *w.state
+	s.asideSince, s.asideUntil = now, now+t.window
+	w.state = &s
 	t.rebuildLocked(now)
 }
 
@@ -154,7 +170,8 @@ func (w *Worker) Advertise(ranks int) *Feed {
 	w.feed, w.reason = f, ""
 	w.stats = nil
 	w.growLocked(ranks)
-	s := &state{worker: w, advertised: true, ranks: make([]*rankState, ranks)}
+	s := w.state.next()
+	s.advertised, s.noFeed, s.ranks = true, NoFeed, make([]*rankState, ranks)
 	s.judge(now, t.window)
 	t.setLocked(s)
 	return f
@@ -177,12 +194,11 @@ func (w *Worker) noFeed(why Why, reason string) {
 	if w.gone || (why == NoAnswer && w.feed != nil) {
 		return
 	}
-	s := &state{worker: w, noFeed: why}
-	if !w.state.advertised {
-		s.ranks = w.state.ranks // the host's own reports, which no engine's silence takes back
-	} else {
-		w.stats = nil
-	}
+	s := w.state.next()
+	if s.advertised {
+		s.ranks, w.stats = nil, nil
+	} // else they are the host's own reports, which no engine's silence takes back
+	s.advertised, s.noFeed = false, why
 	w.feed, w.reason = nil, reason
 	s.judge(now, t.window)
 	t.setLocked(s)

@@ -106,14 +106,14 @@ func (d *Decision) listOwners() (longest int64) {
 func (p *cacheAware) leastOwner(d *Decision) (best Candidate) {
 	n := len(d.owners)
 	var k int
-	var run running
+	var least minimum
 	if p.ties == TiesRandom {
-		run.state = d.random() | 1
+		least.state = d.random() | 1
 	} else {
 		k = p.rotation.among(n)
 	}
 	for range n {
-		if c := d.Candidate(int(d.owners[k])); run.better(c.Load, best.Load) {
+		if c := d.Candidate(int(d.owners[k])); least.take(c.Load, best.Load) {
 			best = c
 		}
 		if k++; k == n {

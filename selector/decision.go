@@ -171,9 +171,8 @@ func (d *Decision) weigh(signal Signal) {
 		workers, depth, own = 0, 0, 0
 		for _, i := range d.places {
 			if e := d.view.At(int(i)); e.Trusted() {
-				workers++
-				depth += min(e.Depth(), 1<<40)
-				own += e.OwnAtReport()
+				d, o := e.Summands()
+				workers, depth, own = workers+1, depth+d, own+o
 			}
 		}
 	}

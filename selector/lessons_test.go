@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -461,5 +462,52 @@ func TestUnreportedWorkerAmongBusyOnesDoesNotTakeEveryRequest(t *testing.T) {
 		if n := silent.InFlight(); n < 15 || n > 17 {
 			t.Fatalf("seed %d: %d of %d requests went to the worker that never reported", seed, n, requests)
 		}
+	}
+}
+
+// together makes all pickers choose before any of them is counted: the moment at
+// which picking and counting must be one step, which goroutines that merely start
+// at once seldom meet.
+type together struct {
+	Policy
+	chosen sync.WaitGroup // those that have not chosen yet
+	first  atomic.Int64   // of those, whose first choice it is
+}
+
+func (p *together) Choose(d *Decision) Choice {
+	c := p.Policy.Choose(d)
+	if p.first.Add(-1) >= 0 {
+		p.chosen.Done()
+		p.chosen.Wait()
+	}
+	return c
+}
+
+func TestPickersThatAllChoseTheSameIdleWorkerDoNotAllGetIt(t *testing.T) {
+	const pickers = 8
+	for name, policy := range map[string]Policy{
+		LeastRequestName: LeastRequest(LeastRequestConfig{}),
+		LeastDepthName:   LeastDepth(LeastDepthConfig{}),
+		CacheAwareName:   CacheAware(CacheAwareConfig{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, workers := withDepths(t, 0, 0, 0, 0)
+			p := &together{Policy: policy}
+			p.chosen.Add(pickers)
+			p.first.Store(pickers)
+			// The same random number for all makes all of them choose the same one.
+			s := New(table, Config{Policy: p, Rand: fixed(42)})
+			var all sync.WaitGroup
+			for range pickers {
+				all.Go(func() { mustPick(t, s, Request{}) })
+			}
+			all.Wait()
+			for _, w := range workers {
+				// Who loses a race three times is counted anyway.
+				if n := w.InFlight(); n < 1 || n > 4 {
+					t.Errorf("worker %s has %d of %d, want about %d", w.ID(), n, pickers, pickers/len(workers))
+				}
+			}
+		})
 	}
 }

@@ -111,5 +111,5 @@ func (s scale) depth(own int64) int64 {
 	if n >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return max(own, int64(n))
+	return int64(n)
 }

@@ -69,34 +69,34 @@ func (r *rotation) among(n int) int {
 	return below(r.turns.Add(1)*golden, n)
 }
 
-// running decides, for candidates that come one after another, whether the next
+// minimum decides, for candidates that come one after another, whether the next
 // one takes the place of the best so far. It is small, and apart from that best,
 // so that both stay in registers: kept in one struct they would go through memory
 // for every candidate, at several times the cost.
-type running struct {
+type minimum struct {
 	equals uint64 // how many so far are as good as the best; 0: there is none
 	state  uint64 // of a small generator; 0: of equals, the first stays
 }
 
-func (r *running) better(load, best int64) bool {
-	if load > best && r.equals != 0 {
+func (m *minimum) take(load, best int64) bool {
+	if load > best && m.equals != 0 {
 		return false
 	}
-	if load < best || r.equals == 0 {
-		r.equals = 1
+	if load < best || m.equals == 0 {
+		m.equals = 1
 		return true
 	}
-	return r.state != 0 && r.replaces()
+	return m.state != 0 && m.replaces()
 }
 
 // replaces keeps the k-th of k equals with probability 1/k, which leaves each
 // equally likely without knowing how many there will be.
-func (r *running) replaces() bool {
-	r.equals++
-	r.state ^= r.state << 13
-	r.state ^= r.state >> 7
-	r.state ^= r.state << 17
-	return (r.state>>32)*r.equals>>32 == 0
+func (m *minimum) replaces() bool {
+	m.equals++
+	m.state ^= m.state << 13
+	m.state ^= m.state >> 7
+	m.state ^= m.state << 17
+	return (m.state>>32)*m.equals>>32 == 0
 }
 
 // least returns the least loaded candidate, and the highest load there is. own
@@ -104,10 +104,10 @@ func (r *running) replaces() bool {
 func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest int64) {
 	n := d.Len()
 	var start int
-	var run running
+	var least minimum
 	switch {
 	case t == TiesRandom:
-		run.state = d.random() | 1
+		least.state = d.random() | 1
 	case d.some:
 		start = r.among(n)
 	default:
@@ -129,7 +129,7 @@ func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest
 		default:
 			l, s = d.untrusted(e)
 		}
-		if run.better(l, lowest) {
+		if least.take(l, lowest) {
 			at, lowest, seen = i, l, s
 		}
 		highest = max(highest, l)
