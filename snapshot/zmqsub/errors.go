@@ -13,7 +13,9 @@ var (
 	ErrNoCgo = errors.New("zmqsub: built without cgo: load sockets need CGO_ENABLED=1, a C compiler and libzmq with its headers (Debian: libzmq3-dev)")
 
 	// ErrLimit is returned by Subscribe when Config.MaxSockets subscriptions are
-	// open, or when the process has no descriptor left for another one.
+	// open, or when the process has no descriptor left for another one. libzmq
+	// lets go of a closed socket a little later, so that thousands of
+	// subscriptions which end within a fraction of a second may cause it, too.
 	ErrLimit = errors.New("zmqsub: no socket left")
 
 	// ErrEndpoint is what every EndpointError unwraps to.

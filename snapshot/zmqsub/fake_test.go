@@ -93,7 +93,7 @@ func (p *fakePort) wait(until time.Time) ([]*subscription, error) {
 		err := p.waitErr
 		var ready []*subscription
 		for s := range p.sources {
-			if len(s.queue) > 0 || s.endless != nil {
+			if s.signal {
 				ready = append(ready, s.sub)
 			}
 		}
@@ -106,7 +106,7 @@ func (p *fakePort) wait(until time.Time) ([]*subscription, error) {
 			p.mu.Lock()
 			arrived := false
 			for s := range p.sources {
-				arrived = arrived || len(s.queue) > 0 || s.endless != nil
+				arrived = arrived || s.signal
 			}
 			p.mu.Unlock()
 			if !arrived {
@@ -178,6 +178,7 @@ type fakeSource struct {
 	queue   [][]byte // frames
 	left    []int    // frames left of the message that each frame begins or goes on with
 	endless [][]byte // a message that is always there
+	signal  bool     // something arrived since it was last read; what wait goes by
 }
 
 func (s *fakeSource) push(messages ...[][]byte) {
@@ -191,6 +192,7 @@ func (s *fakeSource) push(messages ...[][]byte) {
 
 func (s *fakeSource) pushLocked(frames [][]byte) {
 	for i, f := range frames {
+		s.signal = true
 		s.queue = append(s.queue, f)
 		s.left = append(s.left, len(frames)-1-i)
 	}
@@ -199,6 +201,7 @@ func (s *fakeSource) pushLocked(frames [][]byte) {
 func (s *fakeSource) flood(message [][]byte) {
 	s.port.mu.Lock()
 	s.endless = message
+	s.signal = true
 	s.port.mu.Unlock()
 	s.port.wake()
 }
@@ -225,6 +228,7 @@ func (s *fakeSource) recv() ([]byte, bool, error) {
 		s.port.mu.Lock()
 	}
 	defer s.port.mu.Unlock()
+	s.signal = false
 	if len(s.queue) == 0 {
 		return nil, false, errQuiet
 	}

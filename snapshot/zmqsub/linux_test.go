@@ -132,3 +132,40 @@ func TestOutOfDescriptorsSubscribeSaysSo(t *testing.T) {
 	restore()
 	subscribe(t, s, "tcp://127.0.0.1:1", func(snapshot.Delivery) {})
 }
+
+func TestNewWithHardlyADescriptorLeftFailsAndNothingWorse(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	low := limit
+	low.Cur = uint64(entries(t, "fd") + 40)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	for free := range 12 {
+		var held []*os.File
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				break
+			}
+			held = append(held, f)
+		}
+		for _, f := range held[:free] {
+			f.Close()
+		}
+		s, err := New(Config{Owners: 1})
+		for _, f := range held[free:] {
+			f.Close()
+		}
+		if !errors.Is(err, ErrLimit) {
+			t.Errorf("with %d descriptors: New = %v, %v, want ErrLimit", free, s, err)
+		}
+	}
+}

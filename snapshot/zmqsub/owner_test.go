@@ -143,6 +143,29 @@ func TestBacklogThatArrivesInPiecesIsWorkedOffBeforeAnythingIsDelivered(t *testi
 	})
 }
 
+func TestMessageSoonAfterABurstIsHeldWithIt(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
+		var in inbox
+		b.subscribe(t, rank0, in.deliver)
+		src := b.port.source(rank0)
+		var messages [][][]byte
+		for seq := range int64(burst) {
+			messages = append(messages, message(seq))
+		}
+		src.push(messages...)
+		time.Sleep(quietFor / 2)
+		src.push(message(burst))
+		synctest.Wait()
+		if got := in.all(); len(got) > 0 {
+			t.Fatalf("before the socket was quiet: %+v", got)
+		}
+		time.Sleep(quietFor)
+		if got := in.all(); len(got) != 1 || got[0].Seq != burst {
+			t.Errorf("deliveries: %+v", got)
+		}
+	})
+}
+
 func TestPublisherThatNeverPausesIsDeliveredAndStarvesNobody(t *testing.T) {
 	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
 		var loud, quiet inbox
@@ -167,7 +190,7 @@ func TestPublisherThatNeverPausesIsDeliveredAndStarvesNobody(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		b.port.source(rank1).push(message(1))
-		time.Sleep(time.Millisecond)
+		time.Sleep(roundWindow)
 		if r, ok := quiet.last(); !ok || r.running != 1 {
 			t.Error("the quiet rank waited for the loud one")
 		}
@@ -212,6 +235,24 @@ func TestEndlessSocketIsLeftAfterABoundedDrain(t *testing.T) {
 			synctest.Wait()
 		}
 		checkBooks(t, b.Stats().Counts)
+	})
+}
+
+func TestWhatABoundedDrainLeavesIsReadThoughNothingMoreArrives(t *testing.T) {
+	inBubble(t, Config{}, nil, func(t *testing.T, b *bench) {
+		var in inbox
+		b.subscribe(t, rank0, in.deliver)
+		const n = 3 * drainBytes / snapshot.MaxPayload // few messages, and more than one drain
+		var messages [][][]byte
+		for seq := range int64(n) {
+			messages = append(messages, messageOf(seq, append(payload(seq), make([]byte, snapshot.MaxPayload)...)))
+		}
+		messages = append(messages, message(n))
+		b.port.source(rank0).push(messages...)
+		time.Sleep(settleLimit)
+		if r, _ := in.last(); r.running != n {
+			t.Errorf("last delivery: %+v", r)
+		}
 	})
 }
 
@@ -467,12 +508,10 @@ func TestRanksThatFallSilentTogetherDoNotHoldUpTheOthers(t *testing.T) {
 		b.port.source(rank0).push(message(1))
 		time.Sleep(time.Second) // all others are to be renewed now
 		time.Sleep(10 * time.Millisecond)
-		sent := time.Now()
 		b.port.source(rank0).push(message(2))
-		time.Sleep(2 * renewalsPerRound * time.Millisecond)
-		r, _ := in.last()
-		if r.running != 2 || r.Received.Sub(sent) > renewalsPerRound*time.Millisecond {
-			t.Errorf("received %v after it was sent: %+v", r.Received.Sub(sent), r)
+		time.Sleep(20 * time.Millisecond)
+		if r, _ := in.last(); r.running != 2 {
+			t.Errorf("20 ms after it was sent: %+v", r)
 		}
 		time.Sleep(silent * time.Millisecond)
 		if n := b.Stats().Reconnects; n != silent {

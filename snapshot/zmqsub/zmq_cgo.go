@@ -5,6 +5,7 @@ package zmqsub
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	zmq "github.com/pebbe/zmq4"
@@ -42,13 +43,13 @@ type zmqBus struct {
 func openBus(c Config) (bus, error) {
 	ctx, err := zmq.NewContext()
 	if err != nil {
-		return nil, fmt.Errorf("zmqsub: ZeroMQ context: %w", err)
+		return nil, limited("ZeroMQ context", err)
 	}
 	b := &zmqBus{ctx: ctx, config: c, newWaiter: newWaiter}
 	// A closed socket keeps its slot until the reaper thread has got to it, and
 	// a fresh connection is opened before the old one is closed: room for twice
-	// what Subscribe allows.
-	if err := ctx.SetMaxSockets(2 * c.MaxSockets); err != nil {
+	// what Subscribe allows, and much for subscriptions that come and go fast.
+	if err := ctx.SetMaxSockets(2*c.MaxSockets + 1024); err != nil {
 		b.close()
 		return nil, fmt.Errorf("zmqsub: room for %d sockets: %w", c.MaxSockets, err)
 	}
@@ -56,15 +57,37 @@ func openBus(c Config) (bus, error) {
 		b.close()
 		return nil, fmt.Errorf("zmqsub: libzmq 4.2 or newer is needed: %w", err)
 	}
-	// The first socket starts the threads of the context. libzmq ends the process
-	// if there are no descriptors for them: better now than under load.
-	soc, err := ctx.NewSocket(zmq.SUB)
-	if err != nil {
+	if err := b.startThreads(); err != nil {
 		b.close()
-		return nil, limited("first socket", err)
+		return nil, limited("threads of libzmq", err)
 	}
-	soc.Close()
 	return b, nil
+}
+
+// startThreads makes the first socket, which starts the threads of the context.
+// For want of a descriptor for one of those libzmq ends the process. So it is
+// done now and not under load, and not before it is clear that there are enough.
+func (b *zmqBus) startThreads() error {
+	var room []*os.File
+	var err error
+	for range 16 { // 6 are needed
+		var f *os.File
+		if f, err = os.Open(os.DevNull); err != nil {
+			break
+		}
+		room = append(room, f)
+	}
+	for _, f := range room {
+		f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	soc, err := b.ctx.NewSocket(zmq.SUB)
+	if err != nil {
+		return err
+	}
+	return soc.Close()
 }
 
 func (b *zmqBus) close() error {
