@@ -652,3 +652,20 @@ func TestOwnRequestsAtTheNewestReportAreWhatTheSumsHold(t *testing.T) {
 	put(1)
 	check(1)
 }
+
+func TestARequestThatIsReleasedTwiceFreesOneSlotOfItsRank(t *testing.T) {
+	table := NewTable(Config{})
+	w := table.Add("a", "")
+	w.Advertise(2)
+	first, second := w.Reserve(0, 10), w.Reserve(0, 20)
+	again := first
+	first.Done()
+	again.Done()
+	if n := w.Status().Ranks[0].InFlight; n != 1 || w.InFlight() != 1 {
+		t.Errorf("%d in flight on the rank and %d on the worker, want 1 and 1", n, w.InFlight())
+	}
+	second.Done()
+	if n := w.Status().Ranks[0].InFlight; n != 0 || w.InFlight() != 0 {
+		t.Errorf("%d in flight on the rank and %d on the worker, want 0 and 0", n, w.InFlight())
+	}
+}
