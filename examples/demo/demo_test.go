@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"io"
+	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -17,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var little = traffic{seed: 1, rate: 60, length: 300 * time.Millisecond}
+// little has one foreign batch, which is why it is not shorter.
+var little = traffic{seed: 1, rate: 30, length: batchFirst + batchLength, batch: 10}
 
 func TestRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
@@ -30,8 +36,14 @@ func TestRun(t *testing.T) {
 		t.Fatalf("the table is\n%s", &stdout)
 	}
 	for i, policy := range o.policies {
-		if cells := strings.Fields(lines[i+1]); len(cells) != len(columns) || cells[0] != policy || cells[2] != "0" {
+		cells := strings.Fields(lines[i+1])
+		if len(cells) != len(columns) || cells[0] != policy || cells[2] != "0" || cells[11] != "10" || cells[12] != "0" {
 			t.Errorf("row %d is %q", i, lines[i+1])
+		}
+	}
+	for _, column := range columns[2:] { // policy and requests speak for themselves
+		if name, _, _ := strings.Cut(column, "_p"); !strings.Contains(stderr.String(), name) {
+			t.Errorf("the column %s is not explained", column)
 		}
 	}
 }
@@ -45,13 +57,87 @@ func TestRunThatIsInterruptedEnds(t *testing.T) {
 	}
 }
 
+// writerFunc is called with all that is written.
+type writerFunc func(string)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(string(b))
+	return len(b), nil
+}
+
+func TestKeepStaysUpUntilInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	up := false
+	stderr := writerFunc(func(text string) {
+		if strings.Contains(text, "/sim/mute") { // the last of what it says
+			up = true
+			interrupt()
+		}
+	})
+	err := run(ctx, options{policies: []string{"random"}, traffic: little, keep: true}, io.Discard, stderr)
+	if err != nil || !up {
+		t.Errorf("up: %v, %v", up, err)
+	}
+}
+
+func TestGuide(t *testing.T) {
+	s, err := setUp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.gateway.SetPolicy("random", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.waitTrusted(t.Context(), newProgress(io.Discard, false)); err != nil {
+		t.Fatal(err)
+	}
+	var guide strings.Builder
+	if err := s.guide(&guide); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		s.url + "/status", "while ", "/sim/mute?", "/sim/die?", "/sim/restart?",
+		"engine-0          " + s.engines[0].URL(), "engine-3 (slow)   " + s.engines[3].URL(),
+	} {
+		if !strings.Contains(guide.String(), want) {
+			t.Errorf("%q is not in the guide:\n%s", want, &guide)
+		}
+	}
+
+	// Send what the guide sends.
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	post := func(url, body string) *http.Response {
+		res, err := client.Post(url, "application/x-www-form-urlencoded", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+	res := post(s.url+"/v1/completions", `{"prompt": "hello", "max_tokens": 5}`)
+	if pick := res.Header.Get("X-Plimsoll-Pick"); res.StatusCode != http.StatusOK || !strings.Contains(pick, "power_of_two") {
+		t.Errorf("%s, picked %q", res.Status, pick)
+	}
+	faults := regexp.MustCompile(`'(http://\S+/sim/\S+)'`).FindAllStringSubmatch(guide.String(), -1)
+	if len(faults) != 3 {
+		t.Fatalf("%d faults", len(faults))
+	}
+	// The first, that is. The others take the engine away.
+	if res := post(faults[0][1], ""); res.StatusCode != http.StatusAccepted {
+		t.Errorf("%s: %s", faults[0][1], res.Status)
+	}
+}
+
 func TestFailedRequestsFailTheDemo(t *testing.T) {
 	s, err := setUp()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
-	say := &progress{w: io.Discard}
+	say := newProgress(io.Discard, false)
 	if err := s.waitTrusted(t.Context(), say); err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +146,18 @@ func TestFailedRequestsFailTheDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	plan := little.plan()
-	r, err := s.measure(t.Context(), "random", plan, say)
+	r, err := s.measure(t.Context(), "random", "random", little, say)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.requests != len(plan) || r.errors != len(plan) {
-		t.Errorf("%d of %d requests failed, want all of %d", r.errors, r.requests, len(plan))
+	if n := len(little.own()); r.requests != n || r.errors != n {
+		t.Errorf("%d of %d requests failed, want all of %d", r.errors, r.requests, n)
 	}
-	if err := verdict([]row{r}); err == nil || !strings.Contains(err.Error(), "502") {
+	if r.foreign != 10 || r.foreignErrors != 10 {
+		t.Errorf("%d of %d foreign requests failed, want all of 10", r.foreignErrors, r.foreign)
+	}
+	err = verdict([]row{r})
+	if err == nil || !strings.Contains(err.Error(), "502") || !strings.Contains(err.Error(), "10 of 10 foreign requests") {
 		t.Errorf("the verdict is %v", err)
 	}
 }
@@ -88,6 +177,7 @@ func TestVerdict(t *testing.T) {
 		{"no picks at all", row{policy: "least_depth", requests: 1}, "only 0 of 0"},
 		{"local by its nature", row{policy: "least_request", requests: 100, bases: bases(0, 0, 100)}, ""},
 		{"one failure", row{policy: "random", requests: 100, errors: 1, firstError: errCut}, errCut.Error()},
+		{"one foreign failure", row{policy: "random", requests: 100, foreign: 9, foreignErrors: 1, firstForeignError: errCut}, "1 of 9 foreign requests"},
 		{"nothing sent", row{policy: "random"}, "no request was sent"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -96,6 +186,15 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+func TestARowThatTheMachineWasTooBusyForSaysSo(t *testing.T) {
+	if c := (row{policy: "random", late: tooLate - 1}).caveat(); c != "" {
+		t.Errorf("in time: %q", c)
+	}
+	if c := (row{policy: "random", late: 2100 * time.Millisecond}).caveat(); !strings.Contains(c, "random") || !strings.Contains(c, "2.1s late") {
+		t.Errorf("late: %q", c)
 	}
 }
 
@@ -121,12 +220,22 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestRow(t *testing.T) {
-	r := newRow("random", []outcome{
-		{first: 10, whole: 100, worker: "a"}, {first: 20, whole: 300, worker: "slow"},
-		{err: errCut, worker: "slow"}, {first: 30, whole: 200, worker: "a"}, {first: 40, whole: 400, worker: "a"},
+	var plan []request
+	for _, to := range []int{toGateway, toGateway, 0, toGateway, 1, toGateway, toGateway} {
+		plan = append(plan, request{to: to})
+	}
+	r := newRow("random", plan, []outcome{
+		{first: 10, whole: 100, worker: "a"}, {first: 20, whole: 300, worker: "slow"}, {first: 1000, whole: 1000},
+		{err: errCut, worker: "slow"}, {err: io.EOF}, {first: 30, whole: 200, worker: "a"}, {first: 40, whole: 400, worker: "a"},
 	}, "slow")
 	if r.requests != 5 || r.errors != 1 || r.firstError != errCut || r.ttft50 != 20 || r.ttft99 != 40 || r.e2e99 != 400 || r.slowShare != 0.25 {
 		t.Errorf("got %+v", r)
+	}
+	if r.foreign != 2 || r.foreignErrors != 1 || r.firstForeignError != io.EOF {
+		t.Errorf("of the foreign ones %+v", r)
+	}
+	if head := strings.Join(strings.Fields(header()), " "); !strings.HasPrefix(head, "policy requests errors ttft_p50_ms ttft_p99_ms e2e_p99_ms share_slow_engine engine ") {
+		t.Errorf("the header is %q", head)
 	}
 	if got, head := len(r.String()), len(header()); got != head {
 		t.Errorf("the row has %d characters, the header %d", got, head)
@@ -134,32 +243,62 @@ func TestRow(t *testing.T) {
 }
 
 func TestPlanIsTheSameEveryTime(t *testing.T) {
-	whole := traffic{seed: 1, rate: 150, length: 8 * time.Second}
-	plan, again := whole.plan(), whole.plan()
-	if len(plan) != len(again) || len(plan) < 1000 || len(plan) > 1400 {
-		t.Fatalf("plans of %d and %d requests", len(plan), len(again))
+	plan, again := fullTraffic.plan(), fullTraffic.plan()
+	if !slices.Equal(plan, again) {
+		t.Fatal("the second plan is another one")
 	}
-	long, inBurst := 0, 0
-	for i, r := range plan {
-		if r != again[i] {
-			t.Fatalf("request %d is %+v, and then %+v", i, r, again[i])
-		}
-		if r.at < 0 || r.at >= whole.length || i > 0 && r.at < plan[i-1].at {
-			t.Fatalf("request %d comes at %v", i, r.at)
+	if !slices.IsSortedFunc(plan, func(a, b request) int { return cmp.Compare(a.at, b.at) }) {
+		t.Error("the plan is not in order")
+	}
+	own, foreign := fullTraffic.own(), fullTraffic.foreign()
+	if len(plan) != len(own)+len(foreign) || len(own) < 700 || len(own) > 900 || len(foreign) != 2*fullTraffic.batch {
+		t.Errorf("%d requests to the gateway and %d foreign ones make %d", len(own), len(foreign), len(plan))
+	}
+	var long, inBurst, tokens, foreignTokens int
+	for _, r := range plan {
+		if r.at < 0 || r.at >= fullTraffic.length {
+			t.Errorf("a request comes at %v", r.at)
 		}
 		if r.prompt >= longLeast {
 			long++
 		}
-		if r.at%cycle < burst {
+		tokens += r.prompt
+		if r.to != toGateway {
+			foreignTokens += r.prompt
+		} else if r.at%cycle < burst {
 			inBurst++
 		}
 	}
-	share := func(n int) float64 { return float64(n) / float64(len(plan)) }
-	if s := share(long); s < 0.1 || s > 0.2 {
-		t.Errorf("%.2f of the requests are long", s)
+	for _, check := range []struct {
+		what        string
+		n, of       int
+		least, most float64
+	}{
+		{"the requests are long", long, len(plan), 0.1, 0.2},
+		{"the gateway's requests come in bursts", inBurst, len(own), 0.5, 0.75},
+		{"the work is foreign", foreignTokens, tokens, 1. / 3, 0.5},
+		// A token takes 34 microseconds with its share of the steps' base, and 7
+		// ranks' worth of engines is there. Decoding comes on top.
+		{"the time is for prompts", tokens * 34, int(fullTraffic.length.Microseconds()) * 7, 0.6, 0.8},
+	} {
+		if s := float64(check.n) / float64(check.of); s < check.least || s > check.most {
+			t.Errorf("%.2f of %s, want %.2f to %.2f", s, check.what, check.least, check.most)
+		} else {
+			t.Logf("%.2f of %s", s, check.what)
+		}
 	}
-	if s := share(inBurst); s < 0.5 || s > 0.7 {
-		t.Errorf("%.2f of the requests come in bursts, want about 0.6", s)
+}
+
+func TestForeignTrafficComesInBatches(t *testing.T) {
+	for i, r := range fullTraffic.foreign() {
+		n := i / fullTraffic.batch
+		if in := r.at - batchFirst - time.Duration(n)*batchPeriod; in < 0 || in >= batchLength || r.to != n%batchOnto {
+			t.Fatalf("request %d comes at %v to engine %d", i, r.at, r.to)
+		}
+	}
+	tooShort := traffic{seed: 1, length: batchFirst + batchLength - 1, rate: 1, batch: 10}
+	if foreign := tooShort.foreign(); len(foreign) > 0 {
+		t.Errorf("%d requests of a batch that does not fit", len(foreign))
 	}
 }
 
@@ -186,24 +325,40 @@ func TestReadStream(t *testing.T) {
 func TestProgress(t *testing.T) {
 	say := func(terminal bool) string {
 		var b strings.Builder
-		p := &progress{w: &b, terminal: terminal}
-		p.update("%d sent", 1)
-		p.update("%d sent", 2)
-		p.line("done")
-		p.clear()
+		synctest.Test(t, func(*testing.T) {
+			p := newProgress(&b, terminal)
+			p.line("first")
+			for i := range 51 {
+				if i%10 == 0 || !terminal {
+					p.update("%d sent", i)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			p.clear()
+			p.update("waiting")
+			time.Sleep(time.Minute)
+			for range 3 {
+				p.update("still waiting") // what was missed is not made up for
+			}
+			p.line("done")
+			p.clear()
+		})
 		return b.String()
 	}
-	if got, want := say(true), "\r\x1b[K1 sent\r\x1b[K2 sent\r\x1b[Kdone\n"; got != want {
+	const up = "\r\x1b[K"
+	want := "first\n" + up + "0 sent" + up + "10 sent" + up + "20 sent" + up + "30 sent" + up + "40 sent" + up + "50 sent" + up +
+		up + "waiting" + strings.Repeat(up+"still waiting", 3) + up + "done\n"
+	if got := say(true); got != want {
 		t.Errorf("on a terminal: %q, want %q", got, want)
 	}
-	if got, want := say(false), "1 sent\ndone\n"; got != want {
+	if got, want := say(false), "first\n20 sent\n40 sent\nstill waiting\ndone\n"; got != want {
 		t.Errorf("elsewhere: %q, want %q", got, want)
 	}
 }
 
 func TestFlags(t *testing.T) {
 	o, err := parse([]string{"-short", "-policies", "random,least_depth", "-keep"}, io.Discard)
-	if err != nil || o.traffic.length != 2*time.Second || strings.Join(o.policies, " ") != "random least_depth" || !o.keep {
+	if err != nil || o.traffic.length != 2*time.Second || len(o.traffic.foreign()) == 0 || strings.Join(o.policies, " ") != "random least_depth" || !o.keep {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, args := range [][]string{{"-policies", "best"}, {"now"}} {

@@ -1,8 +1,9 @@
 // Command demo shows what picking by load buys, without a GPU: four simulated
 // engines, one of them at half speed, behind the reference gateway, and the same
-// requests sent through it once for each policy.
+// requests once for each policy. Most go through the gateway; the others go
+// straight to the engines, which is what a gateway cannot know by itself.
 //
-//	go run ./demo           # about a minute
+//	go run ./demo           # a minute and a quarter
 //	go run ./demo -short    # for CI: that it works, not what it buys
 //	go run ./demo -keep     # stays up to be looked at
 //
@@ -10,7 +11,7 @@
 // sockets in both of SGLang's formats. Times are the client's. The table goes to
 // standard output, all else to standard error.
 //
-// It exits with 0 only if no request failed, and if the policies that go by the
+// It exits with 0 only if no request failed, foreign ones included, and if the policies that go by the
 // engines' load really did.
 package main
 
@@ -55,6 +56,10 @@ var policies = []string{
 // byEngineLoad are the policies that compare what engines report.
 var byEngineLoad = []string{selector.PowerOfTwoName, selector.LeastDepthName, selector.CacheAwareName}
 
+// fullTraffic keeps the engines about 80 % busy, two fifths of it with foreign
+// requests.
+var fullTraffic = traffic{seed: 1, rate: 90, length: 9 * time.Second, batch: 300}
+
 type options struct {
 	policies []string
 	traffic  traffic
@@ -63,7 +68,7 @@ type options struct {
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{policies: policies, traffic: traffic{seed: 1, rate: 150, length: 8 * time.Second}}
+	o := options{policies: policies, traffic: fullTraffic}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	short := flags.Bool("short", false, "send for 2 seconds per policy: enough to see that it works, not what it buys")
@@ -84,35 +89,39 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if *short {
-		o.traffic.length = 2 * time.Second
+		o.traffic.length, o.traffic.batch = 2*time.Second, 75
 	}
 	return o, nil
 }
 
 // run is the whole demo.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
-	say := &progress{w: stderr, terminal: o.terminal}
+	say := newProgress(stderr, o.terminal)
 	s, err := setUp()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	say.line("%d engines of %d ranks, the last one at half speed; gateway at %s", len(s.engines), ranks, s.url)
+	say.line("%d engines of %d ranks, %s at half speed; gateway at %s", engines, ranks, nameOf(slowEngine), s.url)
 	if err := s.waitTrusted(ctx, say); err != nil {
 		return err
 	}
 
-	plan := o.traffic.plan()
-	say.line("%d requests for each policy, in bursts, over %v", len(plan), o.traffic.length)
+	say.line("for each policy, over %v: %d requests to the gateway, and %d straight to the engines, in batches of %d",
+		o.traffic.length, len(o.traffic.own()), len(o.traffic.foreign()), o.traffic.batch)
 	fmt.Fprintln(stdout, header())
 	var rows []row
-	for _, policy := range o.policies {
-		r, err := s.measure(ctx, policy, plan, say)
+	for i, policy := range o.policies {
+		title := fmt.Sprintf("%s (%d of %d)", policy, i+1, len(o.policies))
+		r, err := s.measure(ctx, policy, title, o.traffic, say)
 		if err != nil {
 			return err
 		}
 		say.clear()
 		fmt.Fprintln(stdout, r)
+		if caveat := r.caveat(); caveat != "" {
+			say.line("%s", caveat)
+		}
 		rows = append(rows, r)
 	}
 	explain(stderr)
@@ -120,9 +129,11 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	err = verdict(rows)
 	if o.keep {
 		if err != nil {
-			say.line("FAILED: %v", err)
+			say.line("\nFAILED: %v", err)
 		}
-		s.guide(stderr)
+		if err := s.guide(stderr); err != nil {
+			return err
+		}
 		<-ctx.Done()
 		return err
 	}
@@ -133,13 +144,25 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 
 func explain(w io.Writer) {
 	fmt.Fprint(w, `
-ttft, e2e           time to first token and to the end of the answer, as clients see them
-share_slow_engine   of the requests; the slow engine has 14 % of the capacity
-engine to local     what picks were based on: fresh engine reports, estimates where those are missing, own counts
+requests, errors         through the gateway; all columns up to the last two are about these
+ttft, e2e                time to the first token and to the end of the answer, as clients see them
+share_slow_engine        of the requests; the slow engine has 14 % of the capacity
+picks were based on ...
+  engine                 fresh reports of the engines' queues
+  estimated              estimates, where the report of an engine is missing
+  local                  the gateway's own requests in flight
+  none                   nothing: the policy looks at no load
+foreign, foreign_errors  requests sent straight to engine-0 or engine-1, which the gateway cannot know of
 
-round_robin and random look at no load. least_request goes by the gateway's own requests, and since all requests here
-come through one gateway, that is most of what there is to know; engines also tell of what others send them.
-cache_aware has no prefixes to go by here and picks the least loaded. One run is one sample: expect the 99th
-percentiles of two runs, or of two rules that do the same, to differ by a third.
+The baseline is round_robin: each engine in turn. least_request is what a gateway can do by itself, and compares its
+own requests in flight. power_of_two, least_depth and cache_aware compare what the engines report. cache_aware has no
+prefixes to go by here and equals least_depth, by another draw of luck.
+
+What to look at is ttft_p99_ms of least_request and of the rows below it. A foreign batch fills an engine within a
+second. Own counts tell of it when own requests have got stuck in it, a report does at once. The median shows nothing
+of it and is, if anything, better by own counts: what keeps away from the full engine fills the others. Nor would there
+be much to see if foreign requests came evenly: answers that are slow all the time show in own counts, too. One run is
+one sample: expect the 99th percentiles of two runs, or of two rules that do the same, to differ by a third, and
+nothing but noise from -short.
 `)
 }

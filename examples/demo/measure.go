@@ -22,54 +22,73 @@ type outcome struct {
 	err    error
 }
 
-// measure sends the plan through the gateway under one policy, and waits until
-// the engines have nothing left of it.
-func (s *setup) measure(ctx context.Context, policy string, plan []request, say *progress) (row, error) {
+// measure sends the plan under one policy, as soon as the engines have nothing
+// left of what was before. title is what progress calls it.
+func (s *setup) measure(ctx context.Context, policy, title string, t traffic, say *progress) (row, error) {
 	if err := s.waitIdle(ctx, say); err != nil {
 		return row{}, err
 	}
+	say.clear()
 	if err := s.gateway.SetPolicy(policy, nil); err != nil {
 		return row{}, err
 	}
 	before := s.gateway.Counts().Picks[policy]
-	outcomes, err := send(ctx, s.url, plan, func(at time.Duration, sent, answered int) {
-		say.update("%s: %.1fs, %d of %d requests sent, %d answered", policy, at.Seconds(), sent, len(plan), answered)
+	plan := t.plan()
+	total := len(t.own())
+	outcomes, late, err := send(ctx, s.urlOf, plan, func(at time.Duration, sent, answered int) {
+		say.update("%s: %.1fs of %v, %d of %d sent, %d answered", title, min(at, t.length).Seconds(), t.length, sent, total, answered)
 	})
 	if err != nil {
 		return row{}, err
 	}
-	r := newRow(policy, outcomes, s.slow)
+	r := newRow(policy, plan, outcomes, s.slow)
+	r.late = late
 	for basis, n := range s.gateway.Counts().Picks[policy] {
 		r.bases[basis] = n - before[basis]
 	}
 	return r, nil
 }
 
-// send sends the plan on time and returns when everything is answered. tick is
-// told how it goes, now and then.
-func send(ctx context.Context, url string, plan []request, tick func(at time.Duration, sent, answered int)) ([]outcome, error) {
+// urlOf returns where the requests go that are to go there.
+func (s *setup) urlOf(to int) string {
+	if to == toGateway {
+		return s.url
+	}
+	return s.engines[to].URL()
+}
+
+// send sends the plan on time and returns when everything is answered. late is by
+// how much it did not keep the time. tick is told now and then how it goes with
+// the gateway's requests.
+func send(ctx context.Context, urlOf func(to int) string, plan []request, tick func(at time.Duration, sent, answered int)) (outcomes []outcome, late time.Duration, err error) {
 	client := newClient()
 	defer client.CloseIdleConnections()
-	outcomes := make([]outcome, len(plan))
+	outcomes = make([]outcome, len(plan))
 	var answered atomic.Int64
 	var wg sync.WaitGroup
 	start := time.Now()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 
-	sent := 0
+	next, sent := 0, 0
 	due := time.NewTimer(0)
 	defer due.Stop()
-	for sent < len(plan) && ctx.Err() == nil {
-		due.Reset(plan[sent].at - time.Since(start))
+	for next < len(plan) && ctx.Err() == nil {
+		due.Reset(plan[next].at - time.Since(start))
 		select {
 		case <-due.C:
-			i := sent
+			i, own := next, plan[next].to == toGateway
+			late = max(late, time.Since(start)-plan[i].at)
 			wg.Go(func() {
-				outcomes[i] = client.complete(ctx, url, plan[i])
-				answered.Add(1)
+				outcomes[i] = client.complete(ctx, urlOf(plan[i].to), plan[i])
+				if own {
+					answered.Add(1)
+				}
 			})
-			sent++
+			next++
+			if own {
+				sent++
+			}
 		case <-ticker.C:
 			tick(time.Since(start), sent, int(answered.Load()))
 		case <-ctx.Done():
@@ -83,7 +102,7 @@ func send(ctx context.Context, url string, plan []request, tick func(at time.Dur
 	for {
 		select {
 		case <-all:
-			return outcomes, context.Cause(ctx)
+			return outcomes, late, context.Cause(ctx)
 		case <-ticker.C:
 			tick(time.Since(start), sent, int(answered.Load()))
 		}

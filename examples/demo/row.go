@@ -20,18 +20,32 @@ type row struct {
 	e2e99            time.Duration
 	slowShare        float64
 	bases            map[string]int64 // picks by basis
+	late             time.Duration    // by how much requests were sent too late, at most
+
+	// Of the foreign requests only this matters: that they were there.
+	foreign, foreignErrors int
+	firstForeignError      error
 }
 
-func newRow(policy string, outcomes []outcome, slow string) row {
-	r := row{policy: policy, requests: len(outcomes), bases: make(map[string]int64)}
+// newRow sums up what came of each request of the plan.
+func newRow(policy string, plan []request, outcomes []outcome, slow string) row {
+	r := row{policy: policy, bases: make(map[string]int64)}
 	var first, whole []time.Duration
 	onSlow := 0
-	for _, o := range outcomes {
+	for i, o := range outcomes {
+		requests, errors, firstError := &r.requests, &r.errors, &r.firstError
+		if plan[i].to != toGateway {
+			requests, errors, firstError = &r.foreign, &r.foreignErrors, &r.firstForeignError
+		}
+		*requests++
 		if o.err != nil {
-			r.errors++
-			if r.firstError == nil {
-				r.firstError = o.err
+			*errors++
+			if *firstError == nil {
+				*firstError = o.err
 			}
+			continue
+		}
+		if plan[i].to != toGateway {
 			continue
 		}
 		first, whole = append(first, o.first), append(whole, o.whole)
@@ -62,6 +76,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 var columns = []string{
 	"policy", "requests", "errors", "ttft_p50_ms", "ttft_p99_ms", "e2e_p99_ms", "share_slow_engine",
 	selector.Engine.String(), selector.Estimated.String(), selector.Local.String(), selector.None.String(),
+	"foreign", "foreign_errors",
 }
 
 func header() string { return aligned(columns) }
@@ -72,6 +87,7 @@ func (r row) String() string {
 		r.policy, fmt.Sprint(r.requests), fmt.Sprint(r.errors), ms(r.ttft50), ms(r.ttft99), ms(r.e2e99),
 		fmt.Sprintf("%.3f", r.slowShare),
 		fmt.Sprint(r.bases["engine"]), fmt.Sprint(r.bases["estimated"]), fmt.Sprint(r.bases["local"]), fmt.Sprint(r.bases["none"]),
+		fmt.Sprint(r.foreign), fmt.Sprint(r.foreignErrors),
 	})
 }
 
@@ -87,6 +103,19 @@ func aligned(cells []string) string {
 	return b.String()
 }
 
+// tooLate is more than a machine is ever late with anything if it has the time to
+// play four engines.
+const tooLate = 500 * time.Millisecond
+
+// caveat says what to think of a row that the machine was too busy for, and
+// nothing about any other.
+func (r row) caveat() string {
+	if r.late < tooLate {
+		return ""
+	}
+	return fmt.Sprintf("%s: requests were sent up to %.1fs late. This machine has too much else to do, and the row says little.", r.policy, r.late.Seconds())
+}
+
 // leastByEngine is the share of picks that must have been made on fresh reports
 // for a policy that goes by them.
 const leastByEngine = 0.95
@@ -97,6 +126,9 @@ func verdict(rows []row) error {
 	for _, r := range rows {
 		if r.errors > 0 {
 			errs = append(errs, fmt.Errorf("%s: %d of %d requests failed, the first with: %w", r.policy, r.errors, r.requests, r.firstError))
+		}
+		if r.foreignErrors > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d of %d foreign requests failed, the first with: %w", r.policy, r.foreignErrors, r.foreign, r.firstForeignError))
 		}
 		if r.requests == 0 {
 			errs = append(errs, fmt.Errorf("%s: no request was sent", r.policy))

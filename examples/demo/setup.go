@@ -7,15 +7,19 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
 	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
 )
 
 const (
-	ranks = 2
+	engines    = 4
+	ranks      = 2
+	slowEngine = engines - 1
 	// patience is how long the demo waits for its engines before it gives up.
 	patience = 30 * time.Second
 )
@@ -23,7 +27,7 @@ const (
 // setup is the engines and the gateway, all in this process.
 type setup struct {
 	engines []*simengine.Engine
-	slow    string // worker ID of the slow one
+	slow    string // worker ID of slowEngine
 	gateway *gateway.Gateway
 	url     string
 	stop    context.CancelFunc
@@ -38,14 +42,14 @@ func setUp() (s *setup, err error) {
 		}
 	}()
 	var urls []string
-	for i := range 4 {
+	for i := range engines {
 		c := simengine.Config{
 			Ranks:          ranks,
 			StreamInterval: 8,                     // tokens per event: one processor or two play all the engines and all the clients
 			Wire:           simengine.Wire(i % 2), // released engines speak one, newer ones the other
 			Logger:         slog.New(slog.DiscardHandler),
 		}
-		if i == 3 {
+		if i == slowEngine {
 			c.Speed = 0.5
 		}
 		e, err := simengine.Start(c)
@@ -54,8 +58,8 @@ func setUp() (s *setup, err error) {
 		}
 		s.engines = append(s.engines, e)
 		urls = append(urls, e.URL())
-		s.slow = e.URL()
 	}
+	s.slow = urls[slowEngine]
 	if s.gateway, err = gateway.New(gateway.Config{Workers: urls}); err != nil {
 		return nil, err
 	}
@@ -140,19 +144,47 @@ func (s *setup) wait(ctx context.Context, pending func([]load.WorkerStatus) stri
 	}
 }
 
-// guide says what there is to look at.
-func (s *setup) guide(w io.Writer) {
-	fmt.Fprintf(w, `
-Still up, until Ctrl-C. In another terminal:
-
-  curl -s %[1]s/status                       all that the gateway knows, and why it trusts whom
-  curl -s -i %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 5}'
-                                                              the headers X-Plimsoll-... tell the pick
-  curl -s -X POST '%[2]s/sim/mute?for=20s'   an engine falls silent: watch it turn stale, and the picks go on
-  curl -s -X POST '%[2]s/sim/die?for=10s'    an engine dies, and comes back
-
-`, s.url, s.engines[0].URL())
-	for _, e := range s.engines {
-		fmt.Fprintf(w, "  engine %s, load on %v\n", e.URL(), e.LoadEndpoints())
+// nameOf is what an engine is called in what the demo says.
+func nameOf(engine int) string {
+	if engine == slowEngine {
+		return fmt.Sprintf("engine-%d (slow)", engine)
 	}
+	return fmt.Sprintf("engine-%d", engine)
+}
+
+// guide leaves the gateway with its default policy, whichever was measured last,
+// and says what there is to look at.
+func (s *setup) guide(w io.Writer) error {
+	if err := s.gateway.SetPolicy(selector.PowerOfTwoName, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, `
+Still up, until Ctrl-C. The policy is %s again.
+
+  gateway           %s
+`, selector.PowerOfTwoName, s.url)
+	for i, e := range s.engines {
+		fmt.Fprintf(w, "  %-16s  %s, load on %s\n", nameOf(i), e.URL(), strings.Join(e.LoadEndpoints(), " "))
+	}
+	fmt.Fprintf(w, `
+In another terminal, traffic, eight requests at a time, until Ctrl-C:
+
+  while sleep 0.1; do for i in 1 2 3 4 5 6 7 8; do
+    curl -s -o /dev/null %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 100}' &
+  done; wait; done
+
+In a third one, what the gateway makes of it. Workers are listed by URL, with their depth, whether they are trusted,
+and why not; the headers X-Plimsoll-... of an answer tell the pick:
+
+  curl -s %[1]s/status
+  curl -si %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 5}'
+
+And what can go wrong: engine-0 falls silent, and turns stale after five seconds; it dies and comes back; it restarts
+with four ranks instead of two. The traffic goes on:
+
+  curl -s -X POST '%[2]s/sim/mute?for=20s'
+  curl -s -X POST '%[2]s/sim/die?for=10s'
+  curl -s -X POST '%[2]s/sim/restart?ranks=4&down=2s'
+`, s.url, s.engines[0].URL())
+	return nil
 }
