@@ -72,7 +72,7 @@ type fileView struct {
 }
 
 func (f *File) look(v *fileView, emit func([]Worker)) {
-	content, err := readSettled(f.Path)
+	content, err := readSettled(f.Path, io.ReadAll)
 	if errors.Is(err, errUnsettled) {
 		return // being written right now; the next look sees the end of it
 	}
@@ -118,8 +118,8 @@ func (f *File) log(level slog.Level, msg string, args ...any) {
 
 var errUnsettled = errors.New("file changed while it was read")
 
-// readSettled reads a file that nobody writes to meanwhile.
-func readSettled(path string) ([]byte, error) {
+// readSettled reads a file, with read, that nobody writes to meanwhile.
+func readSettled(path string, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func readSettled(path string) ([]byte, error) {
 	if before.Size() > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes are above the bound of %d", path, before.Size(), maxFile)
 	}
-	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	content, err := read(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -159,6 +161,43 @@ func TestFileChangeOfTheSameSizeAndTimeIsSeen(t *testing.T) {
 		advance(DefaultFileInterval)
 		out.expect(t, []string{"http://a:1"}, []string{"http://b:1"})
 	})
+}
+
+func TestFileWrittenToWhileItIsReadIsNotRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "engines")
+	when := time.Unix(1700000000, 0)
+	write := func(content string, at time.Time) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name          string
+		during, after string    // content while it is read and then
+		at            time.Time // of the newest change
+		want          error
+	}{
+		{"left alone", "http://a:1", "http://a:1", when, nil},
+		// A file system's clock is coarse, and a copy keeps the original's time.
+		{"the same size at another time", "http://a:1", "http://b:1", when.Add(1), errUnsettled},
+		{"written to behind the reader", "http://a:1", "http://a:12", when, errUnsettled},
+		{"cut off before it is read", "http://", "http://", when, errUnsettled},
+		{"cut off and written again", "http://", "http://b:1", when, errUnsettled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write("http://a:1", when)
+			content, err := readSettled(path, func(r io.Reader) ([]byte, error) {
+				write(c.during, when)
+				content, err := io.ReadAll(r)
+				write(c.after, c.at)
+				return content, err
+			})
+			if !errors.Is(err, c.want) || (c.want == nil) != (string(content) == "http://a:1") {
+				t.Errorf("read %q, %v", content, err)
+			}
+		})
+	}
 }
 
 func TestFileThatIsNoFileOrTooLargeIsBad(t *testing.T) {
