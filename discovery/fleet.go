@@ -83,9 +83,11 @@ type Fleet struct {
 	again  chan struct{} // and those that have
 	wake   chan struct{} // a set is pending
 
+	// No other lock is taken with mu held, and nothing of anybody else's called:
+	// a source holds its own while it emits, and a log handler may ask for Status.
 	mu      sync.Mutex
 	ran     bool
-	members map[string]*member // by id; changed only by Run
+	members map[string]*member // by id; a map is never changed, and replaced only by Run
 	pending *[]Worker          // newest set not yet looked at
 	refused []Refusal          // of the newest set
 	problem string             // why the source gave up, until it emits again
@@ -181,19 +183,13 @@ func (f *Fleet) sourceFailed(err error) {
 // reconcile makes the members those of the pending set.
 func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.pending == nil {
+	pending, old, refusedBefore := f.pending, f.members, f.refused
+	f.pending = nil
+	f.mu.Unlock()
+	if pending == nil {
 		return
 	}
-	targets, refused := admit(*f.pending)
-	f.pending = nil
-	for _, r := range refused {
-		if !slices.Contains(f.refused, r) {
-			f.config.Logger.Error("discovery: worker refused", "worker", r.Worker, "reason", r.Reason)
-		}
-	}
-	f.refused = refused
-
+	targets, refused := admit(*pending)
 	wanted := make(map[string]*target, len(targets))
 	for _, t := range targets {
 		if f.config.PollAll {
@@ -201,23 +197,25 @@ func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		wanted[t.id] = t
 	}
-	for id, m := range f.members {
+	members := make(map[string]*member, len(targets))
+	var added, removed []*member
+	for id, m := range old {
 		// An id at another URL is another engine: nothing that is known of the
 		// old one is true of it. The same goes for other credentials, because
 		// load.Worker.URL hands them to whoever sends the requests.
 		if t := wanted[id]; t != nil && t.url.String() == m.target.Load().url.String() {
+			members[id] = m
 			continue
 		}
-		delete(f.members, id)
 		m.cancel()
 		// At once, not when the member has wound up: it may be waiting for an
 		// engine, and nobody should be sent there meanwhile. What it still
 		// delivers goes to a handle that is gone.
 		f.config.Table.Remove(m.worker)
-		m.log(slog.LevelInfo, "discovery: worker removed")
+		removed = append(removed, m)
 	}
 	for _, t := range targets {
-		if m := f.members[t.id]; m != nil {
+		if m := members[t.id]; m != nil {
 			if m.target.Load().poll != t.poll {
 				m.target.Store(t)
 				m.nudge()
@@ -225,7 +223,22 @@ func (f *Fleet) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		m := newMember(f, t, f.config.Table.Add(t.id, t.url.String()))
-		f.members[t.id] = m
+		members[t.id] = m
+		added = append(added, m)
+	}
+	f.mu.Lock()
+	f.members, f.refused = members, refused
+	f.mu.Unlock()
+
+	for _, r := range refused {
+		if !slices.Contains(refusedBefore, r) {
+			f.config.Logger.Error("discovery: worker refused", "worker", r.Worker, "reason", r.Reason)
+		}
+	}
+	for _, m := range removed {
+		m.log(slog.LevelInfo, "discovery: worker removed")
+	}
+	for _, m := range added {
 		m.log(slog.LevelInfo, "discovery: worker added")
 		memberCtx, cancel := context.WithCancel(ctx)
 		m.cancel = cancel

@@ -11,9 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/snapshot"
@@ -765,6 +768,63 @@ func TestFleetThatCannotRun(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// A log handler that shows the fleet's status next to each record.
+type curious struct {
+	slog.Handler
+	fleet atomic.Pointer[Fleet]
+	seen  atomic.Int64
+}
+
+func (c *curious) Handle(context.Context, slog.Record) error {
+	f := c.fleet.Load()
+	if !f.mu.TryLock() {
+		return nil // fail the test, do not hang it
+	}
+	f.mu.Unlock()
+	f.Status()
+	c.seen.Add(1)
+	return nil
+}
+
+func TestLogHandlerMayAskForTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &curious{Handler: slog.NewTextHandler(io.Discard, nil)}
+		r := newRig(t, func(c *Config) { c.Logger = slog.New(h) })
+		h.fleet.Store(r.fleet)
+		r.net.set("a", publishing(1, 5559))
+		r.sub.fail("a:5559", errors.New("too many sockets"))
+		for _, list := range [][]string{{idA, "refused"}, {}, {idA}} {
+			r.urls(list...)
+		}
+		r.source.errs <- errors.New("lost")
+		synctest.Wait()
+		// Refused, thrice added or removed, twice not subscribed and publishing,
+		// and the source's failure.
+		if n := h.seen.Load(); n != 9 {
+			t.Errorf("%d records", n)
+		}
+	})
+}
+
+// The bubbles of the other tests have no real connections to leave behind.
+func TestRunLeavesNoConnectionOfItsOwnClient(t *testing.T) {
+	engine := newServer(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, onePublishing) })
+	before := goleak.IgnoreCurrent()
+	subscribed := make(chan struct{}, 1)
+	sub := newFakeSub()
+	sub.onSubscribe = func(string) { subscribed <- struct{}{} }
+	f := NewFleet(Config{Table: load.NewTable(load.Config{}), Source: Static(engine.URL), Subscriber: sub})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	<-subscribed
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	goleak.VerifyNone(t, before)
 }
 
 func TestSourceThatFailsKeepsItsWorkers(t *testing.T) {

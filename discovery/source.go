@@ -105,6 +105,7 @@ func refusal(w Worker, err error) Refusal {
 
 // sourceState is the part of a source that its Status reads.
 type sourceState struct {
+	// No other lock is taken with mu held, and nothing of anybody else's called.
 	mu     sync.Mutex
 	status SourceStatus // guarded by mu
 }
@@ -173,13 +174,17 @@ func Merge(sources ...Source) Source {
 type merge struct {
 	sources []Source
 
+	// No other lock is taken with mu held, and nothing of anybody else's called.
 	mu       sync.Mutex
 	problems []string // by source, guarded by mu
 }
 
 func (m *merge) Run(ctx context.Context, emit func([]Worker)) error {
 	var (
-		mu   sync.Mutex // also held while emitting, so that sets go out in order
+		// Also held while emitting, so that sets go out in order: taken before
+		// merge.mu and before whatever emit takes (the same of an outer merge;
+		// Fleet.mu).
+		mu   sync.Mutex
 		sets = make([][]Worker, len(m.sources))
 		wg   sync.WaitGroup
 	)
