@@ -10,8 +10,8 @@
 //     does not publish (for this reason), or it could not be told (an error).
 //   - A [Fleet] wires the two to a table and to a [Subscriber]: it diffs the
 //     sets, asks every worker, subscribes what is advertised, asks again when
-//     that is due, and polls /v1/loads of a worker that offers no load socket
-//     where that is switched on.
+//     that is due, and polls /v1/loads, where that is switched on, for ranks that
+//     no load socket tells of: the engine offers none, or it is silent.
 //
 // # Unknown is not zero
 //

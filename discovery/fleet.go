@@ -44,8 +44,9 @@ type Config struct {
 	Logger     *slog.Logger // nil means none
 
 	// How long after its answer a worker is asked again, give or take a tenth. A
-	// publishing one is asked sooner when a rank has been silent for longer than
-	// the table's window. 0 means the default.
+	// publishing one is asked sooner when no report of a rank has come for longer
+	// than the table's window, and when a rank's publisher seems to have started
+	// anew. 0 means the default.
 	RecheckPublishing    time.Duration
 	RecheckNotPublishing time.Duration
 	// A worker that could not be asked is asked again after RetryMin, then at
@@ -56,8 +57,7 @@ type Config struct {
 	// holds nobody else up. 0 means DefaultConcurrency.
 	Concurrency int
 
-	// PollAll polls every worker that offers no load socket, as if each had
-	// Worker.Poll set.
+	// PollAll has every worker polled as if each had Worker.Poll set.
 	PollAll bool
 	// PollInterval is the time between two polls of one worker, give or take a
 	// tenth; 0 means the default. It should be well below the table's window, or

@@ -157,11 +157,13 @@ func (s *fakeSub) fail(endpoint string, err error) {
 }
 
 // says delivers one LoadSnapshot.
-func (s *fakeSocket) says(running, waiting int64) {
+func (s *fakeSocket) says(running, waiting int64) { s.report(7, time.Now(), running, waiting) }
+
+func (s *fakeSocket) report(seq int64, received time.Time, running, waiting int64) {
 	r := snapshot.Reading{Kind: snapshot.KindLoadSnapshot}
 	r.Snapshot.NumRunningReqs, r.Snapshot.NumWaitingReqs = running, waiting
 	r.Snapshot.Present = snapshot.FieldsOf(snapshot.FieldNumRunningReqs, snapshot.FieldNumWaitingReqs)
-	s.deliver(snapshot.Delivery{Received: time.Now(), Seq: 7, Reading: &r})
+	s.deliver(snapshot.Delivery{Received: received, Seq: seq, Reading: &r})
 }
 
 // rig is a running fleet.
@@ -590,6 +592,125 @@ func TestEngineThatStaysSilentIsAskedEverMoreRarely(t *testing.T) {
 		}
 		if e := r.sub.events(); !slices.Equal(e, []string{"+a:5559"}) {
 			t.Errorf("sockets %q", e)
+		}
+
+		// Once it has spoken, the next silence is a new one.
+		r.keepTalking(10*time.Second, "a:5559")
+		silent := time.Now()
+		advance(5 * time.Second)
+		if n := len(r.net.times("a/server_info", silent)); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+func TestReportIsAsOldAsItsReceipt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.net.set("a", publishing(1, 5559))
+		r.urls(idA)
+		advance(10 * time.Second)
+		r.socket("a:5559").report(0, time.Now().Add(-2*time.Second), 1, 0)
+		if age := r.load(idA).Age; age != 2*time.Second {
+			t.Errorf("age %v", age)
+		}
+	})
+}
+
+// An engine that restarts with more ranks publishes the first of them where the
+// old ones were: their sum looks complete, and is a part.
+func TestEngineThatComesBackWithMoreRanksAtTheSamePorts(t *testing.T) {
+	resubscribed := []string{"+a:5559", "+a:5560", "-a:5559", "-a:5560", "+a:5559", "+a:5560", "+a:5561", "+a:5562"}
+	for _, c := range []struct {
+		name  string
+		away  time.Duration
+		seq   int64         // of the first message of the new engine
+		boots time.Duration // before it answers
+		takes time.Duration // then to be asked: a window, give or take a tenth
+	}{
+		{name: "at once, counting anew", seq: 0},
+		{name: "after a silence, counting as far", away: 25 * time.Second, seq: 1000, takes: 6 * time.Second},
+		{name: "publishing before it answers", away: 25 * time.Second, seq: 0, boots: 50 * time.Second, takes: 6 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, nil)
+				r.net.set("a", publishing(2, 5559))
+				r.urls(idA)
+				old := []*fakeSocket{r.socket("a:5559"), r.socket("a:5560")}
+				var seq int64
+				talk := func(d time.Duration) { // also when nobody listens any more
+					for end := time.Now().Add(d); time.Now().Before(end); advance(time.Second) {
+						for _, s := range old {
+							s.report(seq, time.Now(), 4, 0)
+						}
+						seq++
+					}
+				}
+				talk(10 * time.Second)
+				r.trusted(idA, 8)
+
+				r.net.set("a", answering(503, ""))
+				advance(c.away)
+				if c.boots == 0 {
+					r.net.set("a", publishing(4, 5559))
+				}
+				seq = c.seq
+				old[0].report(seq, time.Now(), 1, 0)
+				if c.boots > 0 {
+					talk(c.boots)
+					r.trusted(idA, 8) // a lower sequence number is no less true
+					r.net.set("a", publishing(4, 5559))
+				}
+				talk(c.takes)
+				synctest.Wait()
+				if e := r.sub.events(); !slices.Equal(e, resubscribed) {
+					t.Fatalf("sockets %q", e)
+				}
+				old[0].report(seq, time.Now(), 1, 0) // late
+				r.untrusted(idA, load.NeverReported, "rank 0, 1, 2, 3 of 4")
+				for _, e := range []string{"a:5559", "a:5560", "a:5561", "a:5562"} {
+					r.socket(e).report(0, time.Now(), 1, 0)
+				}
+				r.trusted(idA, 4)
+			})
+		})
+	}
+}
+
+func TestPublisherThatStartsAgainAndAgainIsNotAskedEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.net.set("a", publishing(1, 5559))
+		r.urls(idA)
+		for i := range 600 {
+			r.socket("a:5559").report(int64(600-i), time.Now(), 3, 0)
+			advance(100 * time.Millisecond)
+		}
+		r.trusted(idA, 3)
+		if n := len(r.net.times("a/server_info", r.began)); n < 30 || n > 68 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		settled := time.Now()
+		r.socket("a:5559").report(0, time.Now(), 3, 0)
+		r.keepTalking(20*time.Second, "a:5559")
+		if n := len(r.net.times("a/server_info", settled)); n > 1 {
+			t.Errorf("asked %d times since", n)
+		}
+	})
+}
+
+func TestRankThatSaysNothingOfUseIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.net.set("a", publishing(1, 5559))
+		r.urls(idA)
+		for range 7 {
+			r.socket("a:5559").deliver(snapshot.Delivery{Received: time.Now(), Err: snapshot.ErrTag})
+			advance(time.Second)
+		}
+		if n := len(r.net.times("a/server_info", r.began)); n != 2 {
+			t.Errorf("asked %d times", n)
 		}
 	})
 }

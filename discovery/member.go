@@ -20,32 +20,44 @@ type member struct {
 	fleet  *Fleet
 	worker *load.Worker
 	cancel context.CancelFunc
-	kick   chan struct{} // polling was switched
+	kick   chan struct{} // target or renewed has changed
 
-	target atomic.Pointer[target]
+	target  atomic.Pointer[target]
+	renewed atomic.Bool  // its publishers may be others than when it was asked
+	ranks   atomic.Int64 // that the engine said it has; 0 unknown
 
 	// owned by run
 	feed      *load.Feed // of the load sockets; nil if there are none
 	ad        Advertisement
 	subs      []subscription // by rank, while there is a feed
+	explain   func()         // tells the table why there is no feed
 	failures  int            // times in a row that it could not be asked
 	asked     time.Time
 	next      time.Time     // when to ask again
+	soon      time.Time     // and when at the earliest, if renewed
 	patience  time.Duration // pause before asking because of a silent rank
-	poller    *poller       // nil unless polling
+	poller    *poller       // nil unless polling; it has the feed on loan if there is one
 	stopPolls func()
 
+	// No other lock is taken with mu held, and nothing of anybody else's called.
 	mu     sync.Mutex
 	status WorkerStatus // Endpoints' Heard is filled in on reading
-	heard  []*atomic.Int64
+	ears   []*ear       // of Endpoints
 }
 
 // subscription is the load socket of one rank.
 type subscription struct {
-	stop  func()        // nil if not subscribed
-	heard *atomic.Int64 // newest message, nanoseconds since Fleet.epoch; 0 none
+	stop  func() // nil if not subscribed
+	ear   *ear
 	since time.Time
 	err   error
+}
+
+// ear is when a load socket was last heard, in nanoseconds since Fleet.epoch; 0
+// is never.
+type ear struct {
+	heard    atomic.Int64 // newest message, good or bad
+	reported atomic.Int64 // newest that became a report
 }
 
 func newMember(f *Fleet, t *target, w *load.Worker) *member {
@@ -55,6 +67,7 @@ func newMember(f *Fleet, t *target, w *load.Worker) *member {
 	return m
 }
 
+// nudge has run look at what has changed.
 func (m *member) nudge() {
 	select {
 	case m.kick <- struct{}{}:
@@ -64,8 +77,8 @@ func (m *member) nudge() {
 
 func (m *member) run(ctx context.Context) {
 	defer func() {
-		m.unsubscribe()
 		m.stopPolling()
+		m.unsubscribe()
 	}()
 	if m.fleet.config.Subscriber == nil {
 		m.runWithoutSockets(ctx)
@@ -82,8 +95,9 @@ func (m *member) run(ctx context.Context) {
 // runWithoutSockets is run where nobody can listen to a load socket. Then it does
 // not matter what the engine publishes.
 func (m *member) runWithoutSockets(ctx context.Context) {
+	m.noSockets(func() { m.worker.SetNotPublishing("no subscriber") })
 	for {
-		m.noSockets(ctx, Advertisement{}, func() { m.worker.SetNotPublishing("no subscriber") })
+		m.switchPolling(ctx, false)
 		select {
 		case <-m.kick:
 		case <-ctx.Done():
@@ -103,12 +117,17 @@ func (m *member) ask(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	// Before the question: what changes from here on, the answer may not know.
+	renewed := m.renewed.Swap(false)
 	ad, err := m.fleet.config.Client.serverInfo(ctx, m.target.Load().url)
 	<-slots
 	if ctx.Err() != nil {
 		return
 	}
 	m.asked = time.Now()
+	if err == nil {
+		m.ranks.Store(int64(ad.Ranks))
+	}
 	c := &m.fleet.config
 	var outcome Outcome
 	var pause time.Duration
@@ -117,15 +136,18 @@ func (m *member) ask(ctx context.Context) {
 		outcome = OutcomeCouldNotTell
 		m.failures++
 		pause = backoff(m.failures, c.RetryMin, c.RetryMax)
+		if renewed {
+			m.renewed.Store(true)
+		}
 		if m.feed == nil {
-			m.noSockets(ctx, Advertisement{}, func() { m.worker.SetNoAnswer(err.Error()) })
+			m.noSockets(func() { m.worker.SetNoAnswer(err.Error()) })
 		}
 	case !ad.Publishes:
 		outcome = OutcomeDoesNotPublish
 		m.failures = 0
 		pause = jittered(c.RecheckNotPublishing)
 		m.unsubscribe()
-		m.noSockets(ctx, ad, func() { m.worker.SetNotPublishing(ad.Reason) })
+		m.noSockets(func() { m.worker.SetNotPublishing(ad.Reason) })
 	default:
 		outcome = OutcomePublishes
 		m.failures = 0
@@ -137,6 +159,9 @@ func (m *member) ask(ctx context.Context) {
 		}
 	}
 	m.next = m.asked.Add(pause)
+	// An engine's publishers are up long before its HTTP server: until that one
+	// answers, the sum of the ranks known so far passes for the whole.
+	m.soon = m.asked.Add(backoff(m.failures, c.RetryMin, c.Table.Window()))
 	m.note(outcome, ad, err)
 }
 
@@ -152,6 +177,7 @@ func (m *member) publishes(ad Advertisement) bool {
 		m.subs = make([]subscription, len(ad.Endpoints))
 		m.patience = m.fleet.config.Table.Window()
 		for i, e := range ad.Endpoints {
+			m.subs[i].ear = new(ear)
 			if e.Err != nil { // never to be heard of; the table's status should say why
 				m.feed.Drop(i, "undialable", e.Err)
 			}
@@ -164,8 +190,8 @@ func (m *member) publishes(ad Advertisement) bool {
 		if s.stop != nil || ad.Endpoints[i].Err != nil {
 			continue
 		}
-		s.since, s.heard = time.Now(), new(atomic.Int64)
-		s.stop, s.err = m.fleet.config.Subscriber.Subscribe(ad.Endpoints[i].Addr, m.deliver(m.feed, i, s.heard))
+		s.since = time.Now()
+		s.stop, s.err = m.fleet.config.Subscriber.Subscribe(ad.Endpoints[i].Addr, m.deliver(m.feed, i, s.ear, s.since))
 		if s.err != nil {
 			s.stop, ok = nil, false
 			m.feed.Drop(i, "not_subscribed", s.err)
@@ -178,13 +204,15 @@ func (m *member) publishes(ad Advertisement) bool {
 // deliver returns what turns one rank's messages into reports. It holds on to
 // one feed, so that whatever comes late, after a removal or a new advertisement,
 // ends at a handle that is dead.
-func (m *member) deliver(feed *load.Feed, rank int, heard *atomic.Int64) func(snapshot.Delivery) {
-	epoch := m.fleet.epoch
+func (m *member) deliver(feed *load.Feed, rank int, ear *ear, since time.Time) func(snapshot.Delivery) {
+	epoch, window := m.fleet.epoch, m.fleet.config.Table.Window()
+	last, seq := since, int64(0) // of the newest report
 	return func(d snapshot.Delivery) {
 		if d.Received.IsZero() {
 			d.Received = time.Now()
 		}
-		heard.Store(max(1, int64(d.Received.Sub(epoch))))
+		at := max(1, int64(d.Received.Sub(epoch)))
+		ear.heard.Store(at)
 		if d.Err != nil {
 			feed.Drop(rank, snapshot.Reason(d.Err), d.Err)
 			return
@@ -194,11 +222,30 @@ func (m *member) deliver(feed *load.Feed, rank int, heard *atomic.Int64) func(sn
 		}
 		r := load.FromReading(d.Reading)
 		r.Received, r.Seq, r.Source = d.Received, load.Known(d.Seq), load.SourcePush
-		_ = feed.Put(rank, r) // what the table refuses, it counts
+		if feed.Put(rank, r) != nil {
+			return // what the table refuses, it counts
+		}
+		ear.reported.Store(at)
+		if d.Seq < seq || d.Received.Sub(last) > window {
+			m.renew()
+		}
+		last, seq = d.Received, d.Seq
 	}
 }
 
+// renew has the engine asked soon. A rank whose messages count from the beginning
+// again, or that speaks after a silence, has a publisher that may be new. What it
+// says is good; but the engine may have come back with more ranks than before,
+// and then the ranks that are listened to are no longer all of them.
+func (m *member) renew() {
+	m.renewed.Store(true)
+	m.nudge()
+}
+
 func (m *member) unsubscribe() {
+	if m.feed != nil {
+		m.stopPolling() // it puts to this feed
+	}
 	for i := range m.subs {
 		if stop := m.subs[i].stop; stop != nil {
 			stop()
@@ -207,39 +254,50 @@ func (m *member) unsubscribe() {
 	m.subs, m.feed, m.ad = nil, nil, Advertisement{}
 }
 
-// noSockets is for a worker without load sockets: it is polled where that is
-// switched on, and otherwise say tells the table why nothing is known. A worker
-// that is being polled already is left to its poller.
-func (m *member) noSockets(ctx context.Context, ad Advertisement, say func()) {
+// noSockets is for a worker without load sockets. explain tells the table why
+// nothing is known; one that is being polled is left to its poller.
+func (m *member) noSockets(explain func()) {
+	m.explain = explain
 	if m.poller == nil {
-		say()
+		explain()
 	}
-	if !m.target.Load().poll {
-		if m.poller != nil {
-			m.stopPolling()
-			// The poller's feed dies, which NoAnswer alone would not do.
+}
+
+// switchPolling has the worker polled if that is wanted, for as long as there is
+// a rank that no load socket tells of: the engine offers none, it cannot be
+// dialled, or it is silent, as it is where the engine failed to bind what it
+// advertises, or runs the rank on another node.
+func (m *member) switchPolling(ctx context.Context, silent bool) {
+	wanted := m.target.Load().poll && (m.feed == nil || silent ||
+		slices.ContainsFunc(m.subs, func(s subscription) bool { return s.stop == nil }))
+	switch {
+	case wanted && m.poller == nil:
+		m.startPolling(ctx)
+	case !wanted && m.poller != nil:
+		m.stopPolling()
+		if m.feed == nil {
+			// The poller's feed dies, which SetNoAnswer alone would not do.
 			m.worker.SetNotPublishing("polling switched off")
-			say()
-		}
-		return
-	}
-	if m.poller == nil {
-		p := &poller{m: m}
-		pollCtx, cancel := context.WithCancel(ctx)
-		done := make(chan struct{})
-		m.update(func(s *WorkerStatus) { s.Poll.Active = true })
-		p.ranks.Store(int64(ad.Ranks))
-		go func() {
-			defer close(done)
-			p.run(pollCtx)
-		}()
-		m.poller, m.stopPolls = p, func() {
-			cancel()
-			<-done
+			m.explain()
 		}
 	}
-	if ad.Ranks > 0 {
-		m.poller.ranks.Store(int64(ad.Ranks))
+}
+
+func (m *member) startPolling(ctx context.Context) {
+	p := &poller{m: m, feed: m.feed, lent: m.feed != nil}
+	for i := range m.subs {
+		p.ears = append(p.ears, m.subs[i].ear)
+	}
+	m.update(func(s *WorkerStatus) { s.Poll.Active = true })
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.run(ctx)
+	}()
+	m.poller, m.stopPolls = p, func() {
+		cancel()
+		<-done
 	}
 }
 
@@ -257,6 +315,7 @@ func (m *member) wait(ctx context.Context) bool {
 	for {
 		now := time.Now()
 		due, silent := m.due(now)
+		m.switchPolling(ctx, silent)
 		m.update(func(s *WorkerStatus) { s.NextAsk = m.next })
 		if !now.Before(due) {
 			if silent {
@@ -271,7 +330,6 @@ func (m *member) wait(ctx context.Context) bool {
 		case <-timer.C:
 		case <-m.kick:
 			timer.Stop()
-			return true
 		case <-ctx.Done():
 			timer.Stop()
 			return false
@@ -280,38 +338,43 @@ func (m *member) wait(ctx context.Context) bool {
 }
 
 // due returns when to ask next, as far as can be said now, and whether a rank is
-// silent: then the engine may have come back with other ports, and it is asked
-// sooner than planned.
+// silent. If one is, or was until just now, the engine may have come back with
+// other ports or ranks, and it is asked sooner than planned.
 func (m *member) due(now time.Time) (due time.Time, silent bool) {
-	oldest, ok := m.oldestHeard()
+	due = m.next
+	sooner := func(t time.Time) {
+		if t.Before(due) {
+			due = t
+		}
+	}
+	if m.renewed.Load() {
+		sooner(m.soon)
+	}
+	oldest, ok := m.oldestReport()
 	if !ok {
-		return m.next, false
+		return due, false
 	}
 	window := m.fleet.config.Table.Window()
-	fresh := oldest.Add(window) // the last moment at which all ranks are
-	if !now.After(fresh) {
-		m.patience = window
-		due = fresh.Add(1)
-	} else {
+	if fresh := oldest.Add(window); now.After(fresh) { // the last moment at which all ranks were
 		silent = true
-		due = m.asked.Add(m.patience)
-	}
-	if m.next.Before(due) {
-		return m.next, silent && !now.Before(m.next)
+		sooner(m.asked.Add(m.patience))
+	} else {
+		m.patience = window
+		sooner(fresh.Add(1))
 	}
 	return due, silent
 }
 
-// oldestHeard returns when the rank that was heard of least recently was. A rank
-// that never was counts from its subscription.
-func (m *member) oldestHeard() (oldest time.Time, ok bool) {
+// oldestReport returns when the rank reported whose newest report is the oldest.
+// A rank that never reported counts from its subscription.
+func (m *member) oldestReport() (oldest time.Time, ok bool) {
 	for i := range m.subs {
 		s := &m.subs[i]
 		if s.stop == nil {
 			continue
 		}
 		at := s.since
-		if n := s.heard.Load(); n != 0 {
+		if n := s.ear.reported.Load(); n != 0 {
 			at = m.fleet.epoch.Add(time.Duration(n))
 		}
 		if !ok || at.Before(oldest) {
@@ -342,14 +405,14 @@ func (m *member) note(outcome Outcome, ad Advertisement, err error) {
 		} else {
 			s.Reason, s.Broken, s.Notes = ad.Reason, ad.Broken, ad.Notes
 		}
-		s.Endpoints, m.heard = nil, nil
+		s.Endpoints, m.ears = nil, nil
 		for i := range m.subs {
 			e := EndpointStatus{Rank: i, Addr: m.ad.Endpoints[i].Addr}
 			if err := errors.Join(m.ad.Endpoints[i].Err, m.subs[i].err); err != nil {
 				e.Error = err.Error()
 			}
 			s.Endpoints = append(s.Endpoints, e)
-			m.heard = append(m.heard, m.subs[i].heard)
+			m.ears = append(m.ears, m.subs[i].ear)
 		}
 		news = before.Outcome != s.Outcome || before.Reason != s.Reason || before.Error != s.Error ||
 			!slices.Equal(before.Notes, s.Notes) || !slices.Equal(before.Endpoints, s.Endpoints)
@@ -376,10 +439,8 @@ func (m *member) read() WorkerStatus {
 	st := m.status
 	st.Notes, st.Endpoints = slices.Clone(st.Notes), slices.Clone(st.Endpoints)
 	for i := range st.Endpoints {
-		if h := m.heard[i]; h != nil {
-			if n := h.Load(); n != 0 {
-				st.Endpoints[i].Heard = m.fleet.epoch.Add(time.Duration(n))
-			}
+		if n := m.ears[i].heard.Load(); n != 0 {
+			st.Endpoints[i].Heard = m.fleet.epoch.Add(time.Duration(n))
 		}
 	}
 	return st

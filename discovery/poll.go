@@ -2,8 +2,8 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -14,12 +14,16 @@ import (
 // that for the truth at once would make a sum without it look complete.
 const shrinkAfter = 3
 
-// poller asks one engine for /v1/loads again and again, while the engine has no
-// load socket. Its feed and a load socket's are never alive at the same time:
-// the member stops the one before it starts the other.
+// poller asks one engine for /v1/loads again and again. Where the engine has no
+// load socket, it advertises by itself the ranks that it finds. Where it has some
+// and not all of them speak, it fills in for those, in the feed that it has on
+// loan from the member: which ranks there are is then for /server_info to say.
+// The member stops one poller before it starts another or ends the feed.
 type poller struct {
-	m     *member
-	ranks atomic.Int64 // that the engine said it has in /server_info; 0 unknown
+	// immutable
+	m    *member
+	lent bool   // feed is the member's
+	ears []*ear // of its load sockets, by rank
 
 	// owned by run
 	feed     *load.Feed
@@ -62,19 +66,21 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 		return jittered(c.PollInterval) // not all workers in step
 	}
 	p.failures++
+	p.fewer = 0
 	reason := "/v1/loads: " + failure.Err.Error()
-	if failure.noEndpoint() {
-		p.feed, p.failures = nil, 0
+	switch {
+	case failure.noEndpoint() && !p.lent:
+		p.feed = nil
 		p.m.worker.SetNotPublishing(reason)
-		return jittered(c.RecheckNotPublishing)
-	}
-	if p.feed == nil {
+	case p.feed == nil:
 		p.m.worker.SetNoAnswer(reason)
-	} else {
+	default:
 		// What was reported before stays, and goes stale by itself.
-		for rank := range p.feed.Ranks() {
-			p.feed.Drop(rank, "poll_"+failure.Kind.String(), failure)
-		}
+		p.drop("poll_"+failure.Kind.String(), failure)
+	}
+	if failure.noEndpoint() {
+		p.failures = 0
+		return jittered(c.RecheckNotPublishing)
 	}
 	return max(c.PollInterval, backoff(p.failures, c.PollInterval, c.RetryMax))
 }
@@ -82,22 +88,24 @@ func (p *poller) poll(ctx context.Context) time.Duration {
 // take puts what an answer says about each rank.
 func (p *poller) take(entries []rankLoad, asked time.Time, moment load.Moment) {
 	// A rank that is missing in the middle is still a rank.
-	ranks := max(len(entries), int(p.ranks.Load()))
+	ranks := max(len(entries), int(p.m.ranks.Load()))
 	for _, e := range entries {
 		ranks = max(ranks, e.rank+1)
 	}
-	switch {
-	case p.feed == nil || ranks > p.feed.Ranks():
-		p.feed, p.fewer = p.m.worker.Advertise(ranks), 0
-	case ranks == p.feed.Ranks():
-		p.fewer = 0
-	default:
-		if p.fewer++; p.fewer >= shrinkAfter {
-			p.feed, p.fewer = p.m.worker.Advertise(ranks), 0
-		}
+	if p.lent && ranks > p.feed.Ranks() {
+		// The engine has come back with more. Until the member has found that out
+		// too, no part of them may pass for the whole.
+		p.drop("poll_ranks", fmt.Errorf("/v1/loads has %d ranks, and %d are advertised", ranks, p.feed.Ranks()))
+		return
+	}
+	if !p.lent {
+		p.advertise(ranks)
 	}
 	for i := range entries {
 		e := &entries[i]
+		if p.spokenFor(e.rank, asked) {
+			continue
+		}
 		if e.err != nil {
 			p.feed.Drop(e.rank, e.reason, e.err)
 			continue
@@ -106,6 +114,40 @@ func (p *poller) take(entries []rankLoad, asked time.Time, moment load.Moment) {
 		r.Received, r.Asked, r.Source = asked, moment, load.SourcePoll
 		_ = p.feed.Put(e.rank, r) // what the table refuses, it counts
 	}
+}
+
+// advertise makes the poller's own feed one of so many ranks: more at once, fewer
+// when that is sure.
+func (p *poller) advertise(ranks int) {
+	if p.feed != nil && ranks < p.feed.Ranks() {
+		if p.fewer++; p.fewer < shrinkAfter {
+			return
+		}
+	}
+	p.fewer = 0
+	if p.feed == nil || ranks != p.feed.Ranks() {
+		p.feed = p.m.worker.Advertise(ranks)
+	}
+}
+
+// drop says of every rank that is polled for that a poll brought nothing.
+func (p *poller) drop(reason string, err error) {
+	now := time.Now()
+	for rank := range p.feed.Ranks() {
+		if !p.spokenFor(rank, now) {
+			p.feed.Drop(rank, reason, err)
+		}
+	}
+}
+
+// spokenFor reports whether a rank's load socket tells of it: the table would
+// refuse what is polled, and count it as lost.
+func (p *poller) spokenFor(rank int, now time.Time) bool {
+	if rank >= len(p.ears) {
+		return false
+	}
+	n := p.ears[rank].reported.Load()
+	return n != 0 && now.Sub(p.m.fleet.epoch.Add(time.Duration(n))) <= p.m.fleet.config.Table.Window()
 }
 
 func (p *poller) note(asked time.Time, failure *RequestError) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/snapshot"
 )
 
 // polled is an engine that has no load socket and answers polls.
@@ -175,6 +176,11 @@ func TestPushTakesOverFromPollAndBack(t *testing.T) {
 		p := newPolled(rank(0, 50, 0))
 		r := polledRig(t, p)
 		r.trusted(idA, 50)
+		r.sub.onSubscribe = func(string) {
+			if r.status(idA).Poll.Active {
+				t.Error("a poller may still advertise ranks of its own, and end the feed of the socket")
+			}
+		}
 
 		p.serverInfo(onePublishing)
 		advance(67 * time.Second)
@@ -293,6 +299,16 @@ func TestPollsThatFailAreRepeatedWithBackOff(t *testing.T) {
 		if n := strings.Count(r.log.String(), "poll failed"); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
+
+		p.set(rank(0, 1, 0)) // and what has worked once starts over
+		advance(35 * time.Second)
+		r.trusted(idA, 1)
+		p.answer(500, "")
+		again := time.Now()
+		advance(10 * time.Second)
+		if at := r.net.times("a/v1/loads", again); len(at) < 3 {
+			t.Errorf("polled at %v", at)
+		}
 	})
 }
 
@@ -319,6 +335,191 @@ func TestRanksGrowAtOnceAndShrinkOnceItIsSure(t *testing.T) {
 		r.trusted(idA, 1)
 		if n := r.load(idA).Advertised; n != 1 {
 			t.Errorf("%d ranks", n)
+		}
+	})
+}
+
+func TestFewerRanksThriceInARowAreFewerRanks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		whole, short := []string{rank(0, 1, 0), rank(1, 2, 0)}, []string{rank(0, 1, 0)}
+		p := newPolled(whole...)
+		r := polledRig(t, p)
+		// next waits for one more poll.
+		next := func() {
+			for n := r.status(idA).Poll.Polls; r.status(idA).Poll.Polls == n; {
+				advance(100 * time.Millisecond)
+			}
+		}
+		ranks := func(want int) {
+			t.Helper()
+			if n := r.load(idA).Advertised; n != want {
+				t.Errorf("%d ranks, want %d", n, want)
+			}
+		}
+		for _, between := range []func(){
+			func() { p.set(whole...) },
+			func() { p.answer(500, "") }, // says nothing, and least of all the same
+		} {
+			p.set(short...)
+			next()
+			next()
+			ranks(2)
+			between()
+			next()
+		}
+		p.set(short...)
+		next()
+		next()
+		ranks(2)
+		next()
+		ranks(1)
+	})
+}
+
+func TestRequestSentWhileAPollIsOnItsWayIsNotInItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolled(rank(0, 5, 0))
+		p.delay = 600 * time.Millisecond
+		r := polledRig(t, p)
+		w, _ := r.table.Worker(idA)
+		before := w.Reserve(load.NoRank, 0)
+		defer before.Done()
+		before.Dispatched()
+		advance(p.delay)
+		r.trusted(idA, 5)
+
+		v := r.table.View()
+		e, ok := v.Find(w)
+		if !ok {
+			t.Fatal("not in the view")
+		}
+		if depth, _ := e.DepthNow(); depth != 6 {
+			t.Errorf("depth now %d", depth)
+		}
+		advance(2 * time.Second) // asked since
+		v = r.table.View()
+		e, _ = v.Find(w)
+		if depth, _ := e.DepthNow(); depth != 5 {
+			t.Errorf("depth now %d", depth)
+		}
+	})
+}
+
+// polledPublisher is an engine that advertises load sockets and can be polled.
+func polledPublisher(ranks, base int, loads ...string) *polled {
+	p := newPolled(loads...)
+	p.serverInfo(fmt.Sprintf(`{"kv_events":{"dp_size":%d,"load_endpoint_port_base":%d}}`, ranks, base))
+	return p
+}
+
+func TestSilentLoadSocketIsFilledInForByPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := polledPublisher(2, 5559, rank(0, 10, 0), rank(1, 20, 0))
+		r := polledRig(t, p) // and it failed to bind
+		advance(load.DefaultWindow)
+		r.untrusted(idA, load.NeverReported, "rank 0, 1 of 2")
+		if n := len(r.net.times("a/v1/loads", r.began)); n != 0 {
+			t.Errorf("polled %d times before the sockets had their chance", n)
+		}
+		advance(1)
+		r.trusted(idA, 30)
+
+		// One rank speaks: its reports go before what is polled, which is still
+		// needed for the other.
+		r.keepTalking(20*time.Second, "a:5559")
+		r.trusted(idA, 21)
+		for i, want := range []load.Source{load.SourcePush, load.SourcePoll} {
+			if s := r.load(idA).Ranks[i]; s.Report.Source != want || len(s.Dropped) != 0 {
+				t.Errorf("rank %d: %+v, dropped %v", i, s.Report, s.Dropped)
+			}
+		}
+		if s := r.status(idA); s.Outcome != OutcomePublishes || !s.Poll.Active {
+			t.Errorf("status %+v", s)
+		}
+
+		p.answer(500, "") // loses nothing of the rank that speaks
+		r.keepTalking(10*time.Second, "a:5559")
+		r.untrusted(idA, load.Stale, "rank 1")
+		if a, b := r.load(idA).Ranks[0].Dropped, r.load(idA).Ranks[1].Dropped; len(a) != 0 || b["poll_status"] == 0 {
+			t.Errorf("dropped %v and %v", a, b)
+		}
+		p.set(rank(0, 10, 0), rank(1, 20, 0))
+
+		// Both speak.
+		r.socket("a:5560").says(1, 0)
+		advance(2 * time.Second)
+		spoken := time.Now()
+		r.keepTalking(time.Minute, "a:5559", "a:5560")
+		r.trusted(idA, 2)
+		if n := len(r.net.times("a/v1/loads", spoken)); n != 0 || r.status(idA).Poll.Active {
+			t.Errorf("polled %d times", n)
+		}
+
+		// One falls silent again.
+		r.keepTalking(10*time.Second, "a:5559")
+		r.trusted(idA, 21)
+		if e := r.sub.events(); !slices.Equal(e, []string{"+a:5559", "+a:5560"}) {
+			t.Errorf("sockets %q", e)
+		}
+
+		r.urls(idA) // switched off
+		switched := time.Now().Add(1)
+		r.keepTalking(10*time.Second, "a:5559")
+		r.untrusted(idA, load.Stale, "rank 1")
+		if n := len(r.net.times("a/v1/loads", switched)); n != 0 {
+			t.Errorf("polled %d times", n)
+		}
+	})
+}
+
+func TestRankWithoutALoadSocketIsPolled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // its port is past the last
+		p := polledPublisher(2, 65535, rank(0, 10, 0), rank(1, 20, 0))
+		r := polledRig(t, p)
+		r.socket("a:65535").says(1, 0)
+		r.keepTalking(time.Minute, "a:65535")
+		r.trusted(idA, 21)
+	})
+	synctest.Test(t, func(t *testing.T) { // what comes is of no use
+		r := polledRig(t, polledPublisher(1, 5559, rank(0, 10, 0)))
+		for range 7 {
+			r.socket("a:5559").deliver(snapshot.Delivery{Received: time.Now(), Err: snapshot.ErrTag})
+			advance(time.Second)
+		}
+		r.trusted(idA, 10)
+	})
+}
+
+func TestPollsThatFillInDoNotDecideWhichRanksThereAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := polledPublisher(2, 5559, rank(0, 10, 0), rank(1, 20, 0), rank(2, 30, 0))
+		r := polledRig(t, p)
+		advance(7 * time.Second)
+		r.untrusted(idA, load.NeverReported, "/v1/loads has 3 ranks, and 2 are advertised")
+		p.set(rank(0, 10, 0))
+		advance(7 * time.Second)
+		r.untrusted(idA, load.NeverReported, "rank 1")
+		if n := r.load(idA).Advertised; n != 2 {
+			t.Errorf("%d ranks", n)
+		}
+		p.answer(404, "") // no such endpoint
+		advance(2 * time.Second)
+		r.untrusted(idA, load.NeverReported, "/v1/loads")
+		r.socket("a:5559").says(1, 0)
+		r.socket("a:5560").says(1, 0)
+		r.trusted(idA, 2)
+	})
+	synctest.Test(t, func(t *testing.T) { // until asking has found out
+		p := polledPublisher(2, 5559, rank(0, 10, 0), rank(1, 20, 0))
+		r := polledRig(t, p)
+		advance(7 * time.Second)
+		r.trusted(idA, 30)
+		p.serverInfo(`{"kv_events":null}`)
+		p.set(rank(0, 40, 0))
+		advance(40 * time.Second)
+		r.trusted(idA, 40)
+		if s := r.load(idA); s.Advertised != 1 || r.sub.count() != 0 {
+			t.Errorf("%d ranks, %d sockets", s.Advertised, r.sub.count())
 		}
 	})
 }
@@ -366,6 +567,19 @@ func TestRemovedWorkerIsNotPolledAnyMore(t *testing.T) {
 		}
 		if e := r.sub.events(); !slices.Equal(e, nil) {
 			t.Errorf("sockets %q", e)
+		}
+	})
+}
+
+func TestRunWaitsForAPollThatCannotBeCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPolled(rank(0, 1, 0))
+		p.delay = 3 * time.Second
+		r := polledRig(t, p)
+		began := time.Now()
+		r.stop()
+		if took := time.Since(began); took != p.delay {
+			t.Errorf("Run returned after %v", took)
 		}
 	})
 }

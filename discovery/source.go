@@ -20,7 +20,8 @@ type Worker struct {
 	// path prefix and user information.
 	URL string
 	// Poll switches on polling of /v1/loads for as long as the engine offers no
-	// load socket.
+	// load socket, or some rank's is silent or cannot be had. What a load socket
+	// reports goes before what is polled.
 	Poll bool
 }
 
