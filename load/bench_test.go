@@ -58,3 +58,18 @@ func BenchmarkReserve(b *testing.B) {
 		k.Done()
 	}
 }
+
+// BenchmarkAdd is a whole fleet that is added worker by worker.
+func BenchmarkAdd(b *testing.B) {
+	for _, n := range []int{64, 2048} {
+		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				t := NewTable(Config{})
+				for i := range n {
+					t.Add(fmt.Sprint(i), "")
+				}
+			}
+		})
+	}
+}

@@ -80,7 +80,8 @@ func (t *Table) Add(id, url string) *Worker {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.workers[id]; old != nil {
+	old := t.workers[id]
+	if old != nil {
 		old.gone = true
 		old.position.Store(notInView)
 	}
@@ -89,6 +90,13 @@ func (t *Table) Add(id, url string) *Worker {
 	w.state = &state{worker: w, noFeed: NoFeed}
 	w.state.judge(now, t.window)
 	t.workers[id] = w
+	if v := t.view.Load(); old == nil && v.noneAside(now) {
+		// The newest comes last, so the rest stays as it is: a fleet of thousands
+		// is added one by one.
+		w.position.Store(int64(v.all))
+		t.view.Store(v.plus(w.state))
+		return w
+	}
 	t.rebuildLocked(now)
 	return w
 }

@@ -115,6 +115,26 @@ func (v *viewState) with(i int, s *state) *viewState {
 	return &next
 }
 
+// noneAside reports whether no worker is set aside. Where all are, all are
+// eligible.
+func (v *viewState) noneAside(now int64) bool {
+	return v.n == v.all && (v.n == 0 || v.at(0).asideUntil <= now)
+}
+
+// plus returns a copy of the view with one worker more.
+func (v *viewState) plus(s *state) *viewState {
+	next := *v
+	next.chunks = append([]*chunk(nil), v.chunks...)
+	if last := v.all >> chunkBits; last < len(next.chunks) {
+		c := *next.chunks[last]
+		next.chunks[last] = &c
+	}
+	next.known++
+	next.n++
+	next.append(s)
+	return &next
+}
+
 // renewed returns a copy of the view as it is at now.
 func (v *viewState) renewed(now int64) *viewState {
 	states := make([]*state, v.all)
