@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/plimsoll-go/plimsoll/load"
 )
@@ -15,63 +14,146 @@ const charsPerToken = 4
 // promptTokens estimates the prompt tokens of a request body: of the messages of
 // a chat, of a prompt, or of the input of an embedding. It is unknown for a body
 // that has none of them, which is the engine's to complain about.
+//
+// Anybody can send a body of any shape, before anything is known of them. So it
+// is gone over twice, to check it and to count, and nothing of it is copied.
 func promptTokens(body []byte) load.Maybe[int64] {
-	var request struct {
-		Messages []struct {
-			Content json.RawMessage `json:"content"`
-		} `json:"messages"`
-		Prompt json.RawMessage `json:"prompt"`
-		Input  json.RawMessage `json:"input"`
-	}
-	if json.Unmarshal(body, &request) != nil {
+	if !json.Valid(body) { // this also bounds how deep it is nested
 		return load.Maybe[int64]{}
 	}
-	var s promptSize
-	for _, m := range request.Messages {
-		s.add(m.Content)
-	}
-	s.add(request.Prompt)
-	s.add(request.Input)
-	if s == (promptSize{}) {
+	s := promptSize{rest: body}
+	s.value(atRequest)
+	if s.ids == 0 && s.chars == 0 {
 		return load.Maybe[int64]{}
 	}
 	return load.Known(int64(s.ids + (s.chars+charsPerToken-1)/charsPerToken))
 }
 
-// promptSize is what there is to a prompt: characters of text, and ids where the
-// client has tokenized it.
-type promptSize struct{ chars, ids int }
+// place is where in a request a value stands.
+type place uint8
 
-// add counts text, a part of a message that holds text, token ids, or a list of
-// any of them.
-func (s *promptSize) add(raw json.RawMessage) {
-	if len(raw) == 0 {
-		return
+const (
+	elsewhere place = iota
+	atRequest
+	atMessage // or a list of them
+	atText    // a string, a part that has one, or a list
+	atList    // within such a list, where a number is the id of a token
+)
+
+// member is the place of an object's member.
+func (p place) member(key []byte) place {
+	switch string(key) {
+	case "messages":
+		if p == atRequest {
+			return atMessage
+		}
+	case "prompt", "input":
+		if p == atRequest {
+			return atText
+		}
+	case "content":
+		if p == atMessage {
+			return atText
+		}
+	case "text":
+		if p == atText || p == atList {
+			return atText
+		}
 	}
-	switch raw[0] {
-	case '"':
-		var text string
-		if json.Unmarshal(raw, &text) == nil {
-			s.chars += utf8.RuneCountInString(text)
+	return elsewhere
+}
+
+// element is the place of an element of a list.
+func (p place) element() place {
+	switch p {
+	case atMessage:
+		return atMessage
+	case atText, atList:
+		return atList
+	}
+	return elsewhere
+}
+
+// promptSize counts what there is to a prompt: characters of text, and ids. Its
+// methods consume valid JSON.
+type promptSize struct {
+	rest       []byte
+	chars, ids int
+}
+
+// value counts the next value, which stands at p.
+func (s *promptSize) value(p place) {
+	switch c := s.peek(); {
+	case c == '{':
+		for s.rest = s.rest[1:]; s.peek() != '}'; s.skip(',') {
+			key, _ := s.quoted()
+			s.skip(':')
+			s.value(p.member(key))
 		}
-	case '{':
-		var part struct {
-			Text string `json:"text"`
+		s.rest = s.rest[1:]
+	case c == '[':
+		for s.rest = s.rest[1:]; s.peek() != ']'; s.skip(',') {
+			s.value(p.element())
 		}
-		if json.Unmarshal(raw, &part) == nil {
-			s.chars += utf8.RuneCountInString(part.Text)
+		s.rest = s.rest[1:]
+	case c == '"':
+		if _, n := s.quoted(); p == atText || p == atList {
+			s.chars += n
 		}
-	case '[':
-		var ids []int64
-		if json.Unmarshal(raw, &ids) == nil {
-			s.ids += len(ids)
+	default:
+		if p == atList && (c == '-' || c >= '0' && c <= '9') {
+			s.ids++
+		}
+		s.literal()
+	}
+}
+
+// peek returns the first byte that is no space, 0 at the end.
+func (s *promptSize) peek() byte {
+	for i, c := range s.rest {
+		if c > ' ' {
+			s.rest = s.rest[i:]
+			return c
+		}
+	}
+	return 0
+}
+
+// skip consumes a separator, if it is there.
+func (s *promptSize) skip(separator byte) {
+	if s.peek() == separator {
+		s.rest = s.rest[1:]
+	}
+}
+
+// literal consumes a number, true, false or null.
+func (s *promptSize) literal() {
+	for i, c := range s.rest {
+		if c <= ' ' || c == ',' || c == ']' || c == '}' {
+			s.rest = s.rest[i:]
 			return
 		}
-		var list []json.RawMessage
-		if json.Unmarshal(raw, &list) == nil {
-			for _, e := range list {
-				s.add(e)
+	}
+	s.rest = nil
+}
+
+// quoted consumes a string and returns what is between its quotes, and how many
+// characters that stands for.
+func (s *promptSize) quoted() (raw []byte, chars int) {
+	s.peek()
+	s.rest = s.rest[1:]
+	for i := 0; ; i++ {
+		switch c := s.rest[i]; {
+		case c == '"':
+			raw, s.rest = s.rest[:i], s.rest[i+1:]
+			return raw, chars
+		case c == '\\':
+			if i++; s.rest[i] == 'u' {
+				i += 4
 			}
+			chars++
+		case c&0xC0 != 0x80: // not in the middle of a character
+			chars++
 		}
 	}
 }
