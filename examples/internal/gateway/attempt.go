@@ -26,10 +26,15 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	// However this ends, the request is no longer on that engine.
 	defer pick.Done()
 
-	// Nor shall the engine go on with it: ending ctx closes its connection.
-	ctx, cancel := context.WithCancel(c.r.Context())
-	defer cancel()
-	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick.Worker)
+	// Nor shall the engine go on with it: ending ctx closes its connection. An
+	// engine that hangs would never end it by itself.
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(nil)
+	timeout := time.Duration(g.config.EngineTimeout)
+	silence := time.AfterFunc(timeout, func() { cancel(errSilent) })
+	defer silence.Stop()
+
+	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick.Worker, g.config.APIKey)
 	if err != nil {
 		return failed(http.StatusBadGateway, err)
 	}
@@ -38,20 +43,22 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 		return g.noAnswer(c, pick, err)
 	}
 	defer res.Body.Close()
-	g.health.answered(pick.Worker)
+	g.health.reached(pick.Worker)
+	body := &timedReader{res.Body, silence, timeout}
 	if retryable(res.StatusCode) {
-		return g.refused(pick, res)
+		return g.refused(c, pick, res, body)
 	}
 
 	// An engine's headers are no answer yet: it may die while it computes the
 	// prompt. They are held back until there is something to go with them.
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	n, err := readSome(res.Body, *buffer)
+	n, err := readSome(body, *buffer)
 	if err != nil && err != io.EOF {
 		return g.noAnswer(c, pick, err)
 	}
 	pick.FirstToken()
+	g.health.served(pick.Worker)
 	c.first = time.Since(c.began)
 
 	setResponseHeader(w, res.Header)
@@ -59,8 +66,26 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	w.Header().Set(pickHeader, pick.String())
 	c.status = res.StatusCode
 	w.WriteHeader(res.StatusCode)
-	c.relay(w, res.Body, *buffer, n, err)
+	if err := c.relay(w, body, *buffer, n, err, time.Duration(g.config.ClientTimeout)); err != nil {
+		c.cut(err)
+	}
 	return nil
+}
+
+var errSilent = errors.New("the engine said nothing for too long")
+
+// timedReader reads an engine's answer with a bound on each wait for it. What a
+// slow client takes in between is not the engine's silence.
+type timedReader struct {
+	r       io.Reader
+	silence *time.Timer
+	timeout time.Duration
+}
+
+func (t *timedReader) Read(b []byte) (int, error) {
+	t.silence.Reset(t.timeout)
+	defer t.silence.Stop()
+	return t.r.Read(b)
 }
 
 var buffers = sync.Pool{New: func() any {
@@ -81,24 +106,28 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 
 // relay passes the body on, each piece as it comes. The first n bytes are in the
 // buffer, and err is what came with them.
-func (c *call) relay(w http.ResponseWriter, body io.Reader, buffer []byte, n int, err error) {
+func (c *call) relay(w http.ResponseWriter, body io.Reader, buffer []byte, n int, err error, timeout time.Duration) error {
 	client := http.NewResponseController(w)
 	for {
 		if n > 0 {
+			// A client that stops reading must not hold on to the engine. The deadline
+			// stays for the end of the answer, which net/http writes; Handler lifts it.
+			_ = client.SetWriteDeadline(time.Now().Add(timeout))
 			m, writeErr := w.Write(buffer[:n])
 			c.bytes += int64(m)
 			if writeErr == nil {
 				writeErr = client.Flush()
 			}
-			if writeErr != nil {
-				c.cut(fmt.Errorf("client: %w", writeErr))
+			// Middleware may hide that it can flush. That is slow, and no client that left.
+			if writeErr != nil && !errors.Is(writeErr, errors.ErrUnsupported) {
+				return fmt.Errorf("client: %w", writeErr)
 			}
 		}
 		if err == io.EOF {
-			return
+			return nil
 		}
 		if err != nil {
-			c.cut(fmt.Errorf("answer broke off: %w", err))
+			return fmt.Errorf("answer broke off: %w", err)
 		}
 		n, err = readSome(body, buffer)
 	}
@@ -116,40 +145,65 @@ func (g *Gateway) noAnswer(c *call, pick selector.Pick, err error) *failure {
 	if c.r.Context().Err() != nil {
 		c.cut(errors.New("client left before the first byte"))
 	}
-	pick.Worker.SetAside()
-	// Not being able to connect is about the engine. Anything later may be about
-	// this one request.
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
-		g.health.failed(pick.Worker, err)
+	status := http.StatusBadGateway
+	if errors.Is(err, errSilent) {
+		status = http.StatusGatewayTimeout
 	}
-	return failed(http.StatusBadGateway, fmt.Errorf("%s: %w", pick.Worker.ID(), err))
+	f := failed(status, fmt.Errorf("%s: %w", pick.Worker.ID(), err))
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case ours(err): // says nothing about the engine, nor about the request
+	case ok && op.Op == "dial":
+		pick.Worker.SetAside()
+		g.health.failed(pick.Worker, err)
+	default:
+		g.fault(pick, f)
+	}
+	return f
 }
 
 // refused is for an engine that answered, and does not take the request.
-func (g *Gateway) refused(pick selector.Pick, res *http.Response) *failure {
-	// Whatever the reason, an engine that fails fast has short queues, and would be
-	// picked first for every request until it is well again.
-	pick.Worker.SetAside()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
+func (g *Gateway) refused(c *call, pick selector.Pick, res *http.Response, body io.Reader) *failure {
+	text, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
 	if err != nil {
-		return failed(http.StatusBadGateway, fmt.Errorf("%s: %w", pick.Worker.ID(), err))
+		return g.noAnswer(c, pick, err)
 	}
-	return &failure{
+	f := &failure{
 		status: res.StatusCode,
 		header: res.Header,
-		body:   body,
+		body:   text,
 		err:    fmt.Errorf("%s: %s", pick.Worker.ID(), res.Status),
 	}
+	if full(res.StatusCode) {
+		// It has short queues, and would be picked first for every request.
+		pick.Worker.SetAside()
+	} else {
+		g.fault(pick, f)
+	}
+	return f
+}
+
+// fault is for a failure that may be the engine's fault or the request's own. A
+// request that no engine survives must not set the whole fleet aside: the engine
+// is blamed when it fails another one without having served any in between.
+func (g *Gateway) fault(pick selector.Pick, f *failure) {
+	f.fault = true
+	if g.health.faulted(pick.Worker) {
+		pick.Worker.SetAside()
+	}
+}
+
+// full says whether a status is about the engine's queues, whatever the request.
+func full(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 // retryable says whether another engine may do better. Generating the same
 // completion twice harms nobody, so that this needs no more than the status.
 func retryable(status int) bool {
 	switch status {
-	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return true
 	}
-	return false
+	return full(status)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -45,6 +46,9 @@ func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, erro
 	if c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		return c, err
 	}
+	// The server goes on reading, to notice a client that leaves. The deadline of
+	// the body would look like one.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	c.tokens = promptTokens(c.body)
 	return c, nil
 }
@@ -54,8 +58,9 @@ func (c *call) request() selector.Request {
 	return selector.Request{ID: c.id, PromptTokens: c.tokens, Exclude: c.tried}
 }
 
-// outgoing is the request to an engine.
-func (c *call) outgoing(ctx context.Context, w *load.Worker) (*http.Request, error) {
+// outgoing is the request to an engine. A client without an Authorization of its
+// own goes by the gateway's: the key, or else what the engine's URL holds.
+func (c *call) outgoing(ctx context.Context, w *load.Worker, key string) (*http.Request, error) {
 	u, err := url.Parse(w.URL())
 	if err != nil {
 		return nil, err
@@ -73,7 +78,11 @@ func (c *call) outgoing(ctx context.Context, w *load.Worker) (*http.Request, err
 		return nil, err
 	}
 	out.Header = requestHeader(c.r, c.id)
-	if user != nil && out.Header.Get("Authorization") == "" {
+	switch {
+	case out.Header.Get("Authorization") != "":
+	case key != "":
+		out.Header.Set("Authorization", "Bearer "+key)
+	case user != nil:
 		password, _ := user.Password()
 		out.SetBasicAuth(user.Username(), password)
 	}
@@ -110,6 +119,9 @@ func badBody(err error) *failure {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		return failed(http.StatusRequestEntityTooLarge, fmt.Errorf("the request is longer than %d bytes", tooLarge.Limit))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return failed(http.StatusRequestTimeout, errors.New("the request took too long to arrive"))
 	}
 	return failed(http.StatusBadRequest, fmt.Errorf("the request could not be read: %w", err))
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/discovery"
@@ -22,7 +24,8 @@ import (
 //	  "workers": ["http://10.0.0.1:30000", "http://10.0.0.2:30000"],
 //	  "policy": "cache_aware",
 //	  "policy_config": {"balance_abs": 16},
-//	  "freshness": "5s"
+//	  "freshness": "5s",
+//	  "api_key": "secret"
 //	}
 //
 // What is missing takes its default.
@@ -38,6 +41,12 @@ type Config struct {
 	PolicyConfig json.RawMessage `json:"policy_config"`
 	Signal       selector.Signal `json:"signal"` // default calibrated
 
+	// APIKey is what the engines were started with (SGLang's --api-key). It goes
+	// along when the gateway itself asks them something, and with the requests of
+	// clients that send no Authorization of their own: whoever reaches the gateway
+	// then reaches the engines.
+	APIKey string `json:"api_key"`
+
 	Freshness    Duration `json:"freshness"`     // how long a report is trusted; default 5s
 	Poll         bool     `json:"poll"`          // poll /v1/loads of engines without load sockets
 	PollInterval Duration `json:"poll_interval"` // default 1s
@@ -45,6 +54,15 @@ type Config struct {
 	Tries         int      `json:"tries"`          // engines that a request is sent to at most; default 3
 	MaxBody       int64    `json:"max_body"`       // bytes of a request; default 16 MiB
 	ProbeInterval Duration `json:"probe_interval"` // of /health; default 2s
+
+	// EngineTimeout bounds how long an engine may say nothing, before its answer and
+	// within it. It counts as a failure. Queueing and computing a long prompt take
+	// minutes, and without streaming the whole answer is silence, so that the
+	// default is 10m, after which OpenAI's own clients give up. Negative: no bound.
+	EngineTimeout Duration `json:"engine_timeout"`
+	// ClientTimeout bounds how long a client takes to send its request, and to take
+	// each piece of the answer. Default 1m; negative: no bound.
+	ClientTimeout Duration `json:"client_timeout"`
 
 	DrainDelay   Duration `json:"drain_delay"`   // between /health turning 503 and closing the door; default 0
 	DrainTimeout Duration `json:"drain_timeout"` // for requests in flight at the end; default 30s
@@ -97,7 +115,8 @@ func (c *Config) ReadFile(path string) error {
 	return nil
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults returns c with the defaults for what is missing.
+func (c Config) WithDefaults() Config {
 	orDefault(&c.Listen, "127.0.0.1:8080")
 	orDefault(&c.Policy, selector.PowerOfTwoName)
 	orDefault(&c.Freshness, Duration(load.DefaultWindow))
@@ -105,6 +124,13 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Tries, 3)
 	orDefault(&c.MaxBody, 16<<20)
 	orDefault(&c.ProbeInterval, Duration(2*time.Second))
+	orDefault(&c.EngineTimeout, Duration(10*time.Minute))
+	orDefault(&c.ClientTimeout, Duration(time.Minute))
+	for _, d := range []*Duration{&c.EngineTimeout, &c.ClientTimeout} {
+		if *d < 0 {
+			*d = math.MaxInt64
+		}
+	}
 	orDefault(&c.DrainTimeout, Duration(30*time.Second))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -121,7 +147,7 @@ func orDefault[T comparable](v *T, def T) {
 
 // Validate reports everything that is wrong with the configuration at once.
 func (c Config) Validate() error {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
@@ -166,6 +192,9 @@ func (c Config) Validate() error {
 	if f := time.Duration(c.Freshness); f > 0 && f < 100*time.Millisecond {
 		// An engine at rest reports once a second.
 		wrong("freshness is %v: no engine reports that often", f)
+	}
+	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		wrong("api_key holds something else than visible ASCII characters") // such as the end of a line; and no request could be sent
 	}
 	if c.Tries < 0 || c.MaxBody < 0 {
 		wrong("tries and max_body must not be negative")

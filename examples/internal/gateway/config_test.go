@@ -24,6 +24,7 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 		"freshness is -1s, and must not be negative":                     {Workers: engine, Freshness: Duration(-time.Second)},
 		"freshness is 1ms: no engine reports that often":                 {Workers: engine, Freshness: Duration(time.Millisecond)},
 		"drain_timeout is -1s":                                           {Workers: engine, DrainTimeout: Duration(-time.Second)},
+		"api_key holds":                                                  {Workers: engine, APIKey: "key\n"},
 		"tries and max_body":                                             {Workers: engine, Tries: -1},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -54,6 +55,14 @@ func TestConfigFile(t *testing.T) {
 	}
 	if c.Freshness != Duration(2500*time.Millisecond) || c.Signal != selector.Uniform || !c.Poll || !c.DNS.SRV {
 		t.Errorf("got %+v", c)
+	}
+
+	c, err = read(`{"engine_timeout": "-1s", "api_key": "key"}`)
+	if err != nil || c.APIKey != "key" {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if c = c.WithDefaults(); c.EngineTimeout < Duration(100*365*24*time.Hour) || c.ClientTimeout != Duration(time.Minute) {
+		t.Errorf("got the timeouts %v and %v, want none and 1m", c.EngineTimeout, c.ClientTimeout)
 	}
 
 	for content, want := range map[string]string{

@@ -16,11 +16,25 @@
 // # Life of a request
 //
 // The body is read whole, up to a bound, because a second attempt has to send
-// it again. Each attempt is a pick of its own, released by a deferred Done
+// it again. It is looked at for how long its prompt is, roughly, which costs the
+// same whatever its shape. Each attempt is a pick of its own, released by a deferred Done
 // whatever happens: the client leaves, the engine dies, the handler panics. The
 // client sees nothing before the first byte of an engine's answer; until then a
 // failure leads to another engine, after it to a cut connection, so that half
 // an answer cannot be taken for a whole one.
+//
+// # Whose fault it is
+//
+// An engine that is full (429, 503) or cannot be connected to is set aside at
+// once, and the request may use up all its tries. Any other failure may be the
+// request's own: it is tried on one more engine, and an engine is set aside when
+// it fails two requests with none served in between. So a request that crashes
+// whoever gets it does not move the fleet, and an engine that fails everything
+// fast, and has the shortest queue for it, does not draw all requests. What this
+// process has run out of, such as descriptors, is held against no engine.
+//
+// Nobody may hang for ever: an engine has engine_timeout for each silence, a
+// client has client_timeout for its request and for each piece of the answer.
 //
 // # What it leaves out
 //

@@ -35,7 +35,7 @@ type Gateway struct {
 
 // New wires a gateway. Nothing is asked of any engine before Serve.
 func New(c Config) (*Gateway, error) {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func New(c Config) (*Gateway, error) {
 		transport: newTransport(),
 		began:     time.Now(),
 	}
-	g.health = newHealth(g.table, g.transport, time.Duration(c.ProbeInterval), c.Logger)
+	g.health = newHealth(g.table, g.transport, c)
 	if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
 		return nil, err
 	}
@@ -54,6 +54,7 @@ func New(c Config) (*Gateway, error) {
 	wiring := discovery.Config{
 		Table:        g.table,
 		Source:       c.source(),
+		Client:       &discovery.Client{Token: c.APIKey},
 		Logger:       c.Logger,
 		PollAll:      c.Poll,
 		PollInterval: time.Duration(c.PollInterval),
@@ -100,7 +101,9 @@ func (g *Gateway) Close() error {
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
-		DialContext: dialer.DialContext,
+		Proxy:               http.ProxyFromEnvironment, // as discovery does
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: 5 * time.Second,
 		// The default keeps two idle connections per host, and a burst would dial
 		// nearly every request anew. As many as run at once on an engine are kept.
 		MaxIdleConnsPerHost: 512,

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -25,44 +29,68 @@ const (
 // to is taken out by the requests that notice, or by probes where there are
 // none; only a probe brings it back. What an engine says of its load is no part
 // of it: a mute engine still works.
+//
+// When all engines are down, none is picked. Each was found down by its own
+// failures, so that a request would only fail more slowly; and the 503 of /health
+// lets a balancer send it to a gateway that may see more.
 type health struct {
 	table    *load.Table
 	client   *http.Client
+	key      string
 	interval time.Duration
 	logger   *slog.Logger
 
-	mu       sync.Mutex
-	failures map[*load.Worker]int // in a row
+	mu      sync.Mutex
+	records map[*load.Worker]record // of engines with anything to remember
 }
 
-func newHealth(t *load.Table, rt http.RoundTripper, interval time.Duration, logger *slog.Logger) *health {
+// record is what is remembered of an engine.
+type record struct {
+	failures int  // in a row: no connection, or a probe
+	faulty   bool // it has failed a request since it last served one
+}
+
+func newHealth(t *load.Table, rt http.RoundTripper, c Config) *health {
 	return &health{
-		table:    t,
-		client:   &http.Client{Transport: rt, Timeout: probeTimeout},
-		interval: interval,
-		logger:   logger,
-		failures: make(map[*load.Worker]int),
+		table: t,
+		client: &http.Client{
+			Transport: rt,
+			Timeout:   probeTimeout,
+			// An engine that redirects is up. Where it points to gets no credentials.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		key:      c.APIKey,
+		interval: time.Duration(c.ProbeInterval),
+		logger:   c.Logger,
+		records:  make(map[*load.Worker]record),
 	}
 }
 
 // failed notes that the engine could not be reached.
 func (h *health) failed(w *load.Worker, err error) {
+	if ours(err) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failures[w]++
-	if h.failures[w] == failuresToDown {
+	r := h.records[w]
+	r.failures++
+	h.set(w, r)
+	if r.failures == failuresToDown {
 		w.SetHealthy(false)
 		h.logger.Warn("engine is down", "worker", w.ID(), "error", err)
 	}
 }
 
-// answered notes that the engine answered a request. A request that was on its
-// way when the engine was found to be down does not bring it back.
-func (h *health) answered(w *load.Worker) {
+// reached notes that the engine answered a request, whatever the answer. A
+// request that was on its way when the engine was found to be down does not
+// bring it back.
+func (h *health) reached(w *load.Worker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := h.failures[w]; n > 0 && n < failuresToDown {
-		delete(h.failures, w)
+	if r := h.records[w]; r.failures < failuresToDown {
+		r.failures = 0
+		h.set(w, r)
 	}
 }
 
@@ -70,11 +98,55 @@ func (h *health) answered(w *load.Worker) {
 func (h *health) passed(w *load.Worker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.failures[w] >= failuresToDown {
-		w.SetHealthy(true)
+	r := h.records[w]
+	if r.failures >= failuresToDown {
 		h.logger.Info("engine is back", "worker", w.ID())
 	}
-	delete(h.failures, w)
+	// In any case: no bookkeeping here may keep out an engine that is well.
+	w.SetHealthy(true)
+	r.failures = 0
+	h.set(w, r)
+}
+
+// faulted notes that the engine failed a request, and reports whether it had
+// failed another one since it last served one. A probe is no such service: an
+// engine can be well and fail every request.
+func (h *health) faulted(w *load.Worker) (again bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.records[w]
+	again, r.faulty = r.faulty, true
+	h.set(w, r)
+	return again
+}
+
+// served notes that the engine has begun to answer a request.
+func (h *health) served(w *load.Worker) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.records[w]
+	r.faulty = false
+	h.set(w, r)
+}
+
+func (h *health) set(w *load.Worker, r record) {
+	if r == (record{}) {
+		delete(h.records, w)
+	} else {
+		h.records[w] = r
+	}
+}
+
+// ours reports whether this process is to blame for an error, though it comes
+// from dialling an engine: it has run out of descriptors, ports or memory.
+// Without this, that would look as if all engines had died at once.
+func ours(err error) bool {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // run probes every engine at every interval until ctx ends.
@@ -94,9 +166,8 @@ func (h *health) run(ctx context.Context) {
 // round probes every engine once. One that hangs delays the next round by its
 // timeout, and no request.
 func (h *health) round(ctx context.Context) {
-	workers := h.workers()
 	var wg sync.WaitGroup
-	for w := range workers {
+	for _, w := range h.table.Workers() { // the unhealthy ones too, that no view has
 		wg.Go(func() {
 			err := h.probe(ctx, w)
 			switch {
@@ -110,23 +181,12 @@ func (h *health) round(ctx context.Context) {
 	}
 	wg.Wait()
 
+	// Some workers have been removed, or replaced by a new incarnation; and some
+	// have joined since the beginning of the round.
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.failures {
-		if !workers[w] {
-			delete(h.failures, w) // removed, or replaced by a new incarnation
-		}
-	}
-}
-
-// workers are all engines in the table, those included that no view has because
-// they are down.
-func (h *health) workers() map[*load.Worker]bool {
-	set := make(map[*load.Worker]bool)
-	for _, w := range h.table.Workers() {
-		set[w] = true
-	}
-	return set
+	workers := h.table.Workers()
+	maps.DeleteFunc(h.records, func(w *load.Worker, _ record) bool { return !slices.Contains(workers, w) })
 }
 
 func (h *health) probe(ctx context.Context, w *load.Worker) error {
@@ -138,6 +198,9 @@ func (h *health) probe(ctx context.Context, w *load.Worker) error {
 	if err != nil {
 		return err
 	}
+	if h.key != "" {
+		req.Header.Set("Authorization", "Bearer "+h.key)
+	}
 	res, err := h.client.Do(req)
 	if err != nil {
 		var wrapped *url.Error // it repeats the URL, which may hold credentials
@@ -147,6 +210,7 @@ func (h *health) probe(ctx context.Context, w *load.Worker) error {
 		return err
 	}
 	defer res.Body.Close()
+	_, _ = io.CopyN(io.Discard, res.Body, maxErrorBody) // or the connection could not be used again
 	// An engine without such an endpoint answers too.
 	if res.StatusCode >= http.StatusInternalServerError {
 		return fmt.Errorf("/health says %s", res.Status)

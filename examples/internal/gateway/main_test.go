@@ -56,7 +56,7 @@ func start(t *testing.T, c Config) *running {
 // waitFor waits for what no event tells.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -83,11 +83,16 @@ func backend(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
+// patience is for what happens soon or, where there is a bug, never.
+const patience = 30 * time.Second
+
 // post sends a completion request and returns the answer, closed at the end of
-// the test.
+// the test. An answer without an end fails.
 func (r *running) post(t *testing.T, body string) *http.Response {
 	t.Helper()
-	res, err := r.tryPost(t.Context(), body)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	res, err := r.tryPost(ctx, body)
 	if err != nil {
 		t.Fatal(err)
 	}

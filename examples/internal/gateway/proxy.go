@@ -3,7 +3,13 @@ package gateway
 import (
 	"encoding/json"
 	"net/http"
+	"time"
 )
+
+// maxFaults is how many engines may fail a request. Those that could not be
+// connected to, or are full, do not count. The second to fail it in the same way
+// tells whose fault that is, and a request that crashes engines stops there.
+const maxFaults = 2
 
 // Handler returns what the gateway serves.
 func (g *Gateway) Handler() http.Handler {
@@ -12,7 +18,15 @@ func (g *Gateway) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/models", g.proxy)
 	mux.HandleFunc("GET /health", g.serveHealth)
 	mux.HandleFunc("GET /status", g.serveStatus)
-	return mux
+	timeout := time.Duration(g.config.ClientTimeout)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A connection has the deadlines of the request before. An error is middleware
+		// that hides them.
+		client, deadline := http.NewResponseController(w), time.Now().Add(timeout)
+		_ = client.SetReadDeadline(deadline)
+		_ = client.SetWriteDeadline(deadline)
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // proxy sends a request to one engine after another until one answers. Usually
@@ -22,13 +36,13 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(requestIDHeader, c.id)
 	defer c.log(g.logger)
 	if err != nil {
-		c.fail(w, badBody(err))
+		c.fail(w, badBody(err), time.Duration(g.config.ClientTimeout))
 		return
 	}
 	g.counts.request()
 
 	var last *failure
-	for len(c.tried) < g.config.Tries {
+	for faults := 0; len(c.tried) < g.config.Tries && faults < maxFaults; {
 		pick, err := g.selector.Load().Pick(c.request())
 		if err != nil {
 			// There is no engine at all, or none that has not been tried.
@@ -43,8 +57,11 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		g.counts.failure(last)
+		if last.fault {
+			faults++
+		}
 	}
-	c.fail(w, last)
+	c.fail(w, last, time.Duration(g.config.ClientTimeout))
 }
 
 // failure is an attempt, or a whole request, of which the client has seen
@@ -54,6 +71,7 @@ type failure struct {
 	header http.Header // of the engine's answer, if there was one
 	body   []byte
 	err    error
+	fault  bool // may be the request's own
 }
 
 // failed makes a failure in the form in which OpenAI's API tells it.
@@ -80,7 +98,8 @@ func failed(status int, err error) *failure {
 
 // fail answers with the failure of the last attempt. If that was an engine's own
 // answer, it is passed on as it was: a 429 and its Retry-After are for the client.
-func (c *call) fail(w http.ResponseWriter, f *failure) {
+func (c *call) fail(w http.ResponseWriter, f *failure, timeout time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
 	if len(c.tried) > 0 {
 		w.Header().Set(workerHeader, c.pick.Worker.ID())
 		w.Header().Set(pickHeader, c.pick.String())

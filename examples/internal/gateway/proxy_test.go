@@ -147,8 +147,9 @@ func TestEngineThatFailsBeforeItsFirstByteIsReplaced(t *testing.T) {
 			if picked := g.settled(t); picked != 2 {
 				t.Errorf("%d picks, want one for each of 2 attempts", picked)
 			}
-			if !g.worker(t, *failed.Load()).Status().Aside {
-				t.Error("the engine that failed is not set aside")
+			full := name == "429" || name == "503"
+			if aside := g.worker(t, *failed.Load()).Status().Aside; aside != full {
+				t.Errorf("after its first failure, the engine is set aside: %v, want %v", aside, full)
 			}
 		})
 	}
@@ -178,8 +179,11 @@ func TestEngineThatFailsAfterItsFirstByteIsNotReplaced(t *testing.T) {
 }
 
 func TestTriesAreBoundedAndNoEngineIsTriedTwice(t *testing.T) {
-	for _, test := range []struct{ engines, tries int }{{5, 3}, {2, 2}, {1, 1}} {
-		t.Run(fmt.Sprint(test.engines, " engines"), func(t *testing.T) {
+	for _, test := range []struct{ engines, status, tries int }{
+		{5, 503, 3}, {5, 429, 3}, {2, 503, 2}, {1, 503, 1},
+		{5, 500, 2}, {5, 502, 2}, {5, 504, 2}, {1, 500, 1}, // may be the request's own fault
+	} {
+		t.Run(fmt.Sprint(test.engines, " engines say ", test.status), func(t *testing.T) {
 			var mu sync.Mutex
 			hosts := make(map[string]int)
 			engine := func(w http.ResponseWriter, r *http.Request) {
@@ -187,7 +191,7 @@ func TestTriesAreBoundedAndNoEngineIsTriedTwice(t *testing.T) {
 				hosts[r.Host]++
 				mu.Unlock()
 				w.Header().Set("Retry-After", "7")
-				http.Error(w, "full", http.StatusServiceUnavailable)
+				http.Error(w, "no", test.status)
 			}
 			var c Config
 			for range test.engines {
@@ -195,7 +199,7 @@ func TestTriesAreBoundedAndNoEngineIsTriedTwice(t *testing.T) {
 			}
 			g := start(t, c)
 			res := g.post(t, `{"prompt":"hello"}`)
-			if got := text(t, res); res.StatusCode != 503 || got != "full\n" || res.Header.Get("Retry-After") != "7" {
+			if got := text(t, res); res.StatusCode != test.status || got != "no\n" || res.Header.Get("Retry-After") != "7" {
 				t.Errorf("got %d %q with %v, want the engine's own refusal", res.StatusCode, got, res.Header)
 			}
 			if len(hosts) != test.tries {
@@ -286,7 +290,7 @@ func TestEngineThatRefusesConnectionsIsTakenOut(t *testing.T) {
 }
 
 func TestNoEngineIs503(t *testing.T) {
-	g := start(t, Config{Workers: []string{backend(t, nil)}})
+	g := start(t, Config{Workers: []string{backend(t, nil)}, ProbeInterval: Duration(time.Hour)})
 	g.table.View().At(0).Worker().SetHealthy(false)
 	res := g.post(t, `{"prompt":"hello"}`)
 	if got := text(t, res); res.StatusCode != 503 || !strings.Contains(got, `"code":"no_engine"`) || res.Header.Get("Retry-After") == "" {

@@ -33,7 +33,8 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 
 	server := &http.Server{
 		Handler:           g.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded in Handler
+		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          log.New(serverLog{g.logger}, "", 0),
 	}
 	ended := make(chan error, 1)
