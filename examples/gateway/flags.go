@@ -13,6 +13,8 @@ import (
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
+// newFlags returns flags that write to c, whose present values are the defaults.
+// There is none for the engines' API key: a command line is there for all to see.
 func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet {
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	f.StringVar(file, "config", "", "JSON configuration `file`; flags are stronger than what it says")
@@ -26,19 +28,22 @@ func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet 
 		c.DNS, err = parseDNS(text)
 		return err
 	})
-	f.StringVar(&c.Policy, "policy", "", "`policy`: "+strings.Join(selector.PolicyNames(), ", ")+" (default "+selector.PowerOfTwoName+")")
+	f.StringVar(&c.Policy, "policy", c.Policy, "`policy`: "+strings.Join(selector.PolicyNames(), ", "))
 	f.Func("policy-config", "`JSON` object that configures the policy", func(text string) error {
 		c.PolicyConfig = json.RawMessage(text)
 		return nil
 	})
-	f.TextVar(&c.Signal, "signal", selector.Calibrated, "what stands in for a missing report: calibrated, mixed or uniform")
-	f.TextVar(&c.Freshness, "freshness", gateway.Duration(0), "`duration` for which a report is trusted (default 5s)")
+	f.TextVar(&c.Signal, "signal", c.Signal, "what stands in for a missing report: calibrated, mixed or uniform")
 	f.BoolVar(&c.Poll, "poll", false, "poll /v1/loads of engines that offer no load socket")
-	f.TextVar(&c.PollInterval, "poll-interval", gateway.Duration(0), "`duration` between polls (default 1s)")
-	f.TextVar(&c.ProbeInterval, "probe-interval", gateway.Duration(0), "`duration` between probes of /health (default 2s)")
-	f.TextVar(&c.DrainDelay, "drain-delay", gateway.Duration(0), "`duration` between turning unhealthy and accepting nothing new")
-	f.TextVar(&c.DrainTimeout, "drain-timeout", gateway.Duration(0), "`duration` that requests get to finish at the end (default 30s)")
-	f.IntVar(&c.Tries, "tries", 0, "`engines` that a request is sent to at most (default 3)")
+	duration := func(d *gateway.Duration, name, usage string) { f.TextVar(d, name, *d, usage) }
+	duration(&c.Freshness, "freshness", "`duration` for which a report is trusted")
+	duration(&c.PollInterval, "poll-interval", "`duration` between polls")
+	duration(&c.ProbeInterval, "probe-interval", "`duration` between probes of /health")
+	duration(&c.EngineTimeout, "engine-timeout", "`duration` for which an engine may say nothing, before its answer and within it; negative: any")
+	duration(&c.ClientTimeout, "client-timeout", "`duration` that a client gets to send its request, and to take each piece of the answer; negative: any")
+	duration(&c.DrainDelay, "drain-delay", "`duration` between turning unhealthy and accepting nothing new")
+	duration(&c.DrainTimeout, "drain-timeout", "`duration` that requests get to finish at the end")
+	f.IntVar(&c.Tries, "tries", c.Tries, "`engines` that a request is sent to at most")
 	f.TextVar(level, "log", slog.LevelInfo, "log `level`; debug has a line for every request")
 	return f
 }

@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 // parse reads the configuration file, if one is named, and the flags, which are
 // stronger.
 func parse(args []string, stderr io.Writer) (gateway.Config, error) {
-	config := gateway.Config{Listen: "127.0.0.1:8080"}
+	config := gateway.Config{}.WithDefaults()
 	var file string
 	var level slog.Level
 	flags := newFlags(&config, &file, &level)

@@ -63,9 +63,22 @@ func TestMistakesEndTheProgram(t *testing.T) {
 			t.Logf("%q: %v", args, err)
 		}
 	}
+}
+
+func TestHelpTellsTheDefaults(t *testing.T) {
 	var usage strings.Builder
-	if err := run(t.Context(), []string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) || !strings.Contains(usage.String(), "-policy") {
-		t.Errorf("help: %v, %q", err, usage.String())
+	if err := run(t.Context(), []string{"-h"}, &usage); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{
+		"listen": `"127.0.0.1:8080"`, "policy": `"power_of_two"`, "signal": "calibrated", "tries": "3",
+		"freshness": "5s", "poll-interval": "1s", "probe-interval": "2s",
+		"engine-timeout": "10m0s", "client-timeout": "1m0s", "drain-delay": "0s", "drain-timeout": "30s",
+	} {
+		_, rest, _ := strings.Cut(usage.String(), "  -"+name+" ")
+		if help, _, _ := strings.Cut(rest, "\n  -"); !strings.Contains(help, "(default "+want+")") {
+			t.Errorf("-%s: %q, want the default %s", name, help, want)
+		}
 	}
 }
 
