@@ -17,8 +17,8 @@ import (
 type Subscriber interface {
 	// Subscribe has deliver called for what the socket at endpoint
 	// (tcp://host:port) publishes, from any goroutine but not from two at once,
-	// until stop is called. deliver does not block. After stop has returned,
-	// deliver is not called any more.
+	// until stop is called. deliver does not block, and calls neither Subscribe nor
+	// a stop. After stop has returned, deliver is not called any more.
 	Subscribe(endpoint string, deliver func(snapshot.Delivery)) (stop func(), err error)
 }
 
