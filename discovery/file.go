@@ -18,6 +18,11 @@ const (
 	// DefaultFileInterval is how often a File is looked at.
 	DefaultFileInterval = 2 * time.Second
 	maxFile             = 4 << 20
+
+	// fileSettles is how long a file must not have been written to. Whoever writes
+	// it in place does so in pieces, and half a line may be the URL of another
+	// service.
+	fileSettles = 100 * time.Millisecond
 )
 
 // File is a source that reads its workers from a file, and reads it again when
@@ -33,6 +38,7 @@ const (
 // nothing: the last good set stays, and the problem is logged and in the status.
 // An empty file is bad because that is what a file looks like to a reader while
 // it is being written; to say that there are no workers, write [] or a comment.
+// For the same reason content is not taken in the tenth of a second after a write.
 // Writers do best to replace the file by renaming another over it.
 //
 // The file is looked at by reading it, not by watching it: that also works
@@ -54,8 +60,11 @@ func (f *File) Run(ctx context.Context, emit func([]Worker)) error {
 	}
 	var looked fileView
 	for {
-		f.look(&looked, emit)
-		if !sleep(ctx, interval) {
+		pause := interval
+		if settled := f.look(&looked, emit); !settled {
+			pause = min(pause, fileSettles)
+		}
+		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
@@ -71,15 +80,22 @@ type fileView struct {
 	fault  string // what is wrong with it; empty if nothing
 }
 
-func (f *File) look(v *fileView, emit func([]Worker)) {
+// look reads the file and emits what is new. It reports false if the file is
+// being written right now, and there is the end of it to be looked at soon.
+func (f *File) look(v *fileView, emit func([]Worker)) (settled bool) {
 	content, err := readSettled(f.Path, io.ReadAll)
-	if errors.Is(err, errUnsettled) {
-		return // being written right now; the next look sees the end of it
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnsettled):
+		return false
+	case err != nil:
 		f.bad(err.Error())
-		return
+	default:
+		f.judge(content, v, emit)
 	}
+	return true
+}
+
+func (f *File) judge(content []byte, v *fileView, emit func([]Worker)) {
 	sum := sha256.Sum256(content)
 	if v.judged && sum == v.sum {
 		if v.fault != "" {
@@ -116,9 +132,10 @@ func (f *File) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-var errUnsettled = errors.New("file changed while it was read")
+var errUnsettled = errors.New("file is being written")
 
-// readSettled reads a file, with read, that nobody writes to meanwhile.
+// readSettled reads a file, with read, that nobody writes to meanwhile, nor has
+// just written to.
 func readSettled(path string, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -144,6 +161,9 @@ func readSettled(path string, read func(io.Reader) ([]byte, error)) ([]byte, err
 		return nil, err
 	}
 	if after.Size() != int64(len(content)) || after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, errUnsettled
+	}
+	if age := time.Since(after.ModTime()); age >= 0 && age < fileSettles {
 		return nil, errUnsettled
 	}
 	return content, nil

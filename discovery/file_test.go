@@ -219,3 +219,42 @@ func TestFileThatIsNoFileOrTooLargeIsBad(t *testing.T) {
 		}
 	})
 }
+
+// In a file that is written in place, half a line may be the URL of another
+// service, and a pause between two pieces looks like the end.
+func TestFileThatHasJustBeenWrittenToIsNotReadYet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "workers")
+	if err := os.WriteFile(path, []byte("http://10.0.0.1:3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	content, err := readSettled(path, io.ReadAll)
+	if !errors.Is(err, errUnsettled) && time.Since(now) < fileSettles/2 {
+		t.Errorf("read %q (%v) right after it was written", content, err)
+	}
+	if err := os.Chtimes(path, now, now.Add(-fileSettles)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readSettled(path, io.ReadAll); err != nil {
+		t.Errorf("it has settled and is not read: %v", err)
+	}
+}
+
+func TestFileThatIsNewAtTheStartIsReadWithoutWaitingForTheInterval(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "workers")
+	if err := os.WriteFile(path, []byte("http://10.0.0.1:30000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	emitted := make(chan []Worker, 1)
+	ended := make(chan error, 1)
+	go func() {
+		f := &File{Path: path, Interval: time.Hour}
+		ended <- f.Run(ctx, func(set []Worker) { emitted <- set })
+	}()
+	if set := <-emitted; len(set) != 1 {
+		t.Errorf("emitted %v", set)
+	}
+	cancel()
+	<-ended
+}

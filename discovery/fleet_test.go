@@ -93,7 +93,10 @@ type fakeSub struct {
 	fails map[string]error
 }
 
-type fakeSocket struct{ deliver func(snapshot.Delivery) }
+type fakeSocket struct {
+	deliver func(snapshot.Delivery)
+	said    int64 // by says, whose numbers count from 7
+}
 
 func newFakeSub() *fakeSub {
 	return &fakeSub{live: make(map[string][]*fakeSocket), fails: make(map[string]error)}
@@ -108,7 +111,7 @@ func (s *fakeSub) Subscribe(endpoint string, deliver func(snapshot.Delivery)) (f
 	if err := s.fails[endpoint]; err != nil {
 		return nil, err
 	}
-	socket := &fakeSocket{deliver}
+	socket := &fakeSocket{deliver: deliver}
 	s.live[endpoint] = append(s.live[endpoint], socket)
 	s.log = append(s.log, "+"+strings.TrimPrefix(endpoint, "tcp://"))
 	return func() {
@@ -157,7 +160,10 @@ func (s *fakeSub) fail(endpoint string, err error) {
 }
 
 // says delivers one LoadSnapshot.
-func (s *fakeSocket) says(running, waiting int64) { s.report(7, time.Now(), running, waiting) }
+func (s *fakeSocket) says(running, waiting int64) {
+	s.report(7+s.said, time.Now(), running, waiting)
+	s.said++
+}
 
 func (s *fakeSocket) report(seq int64, received time.Time, running, waiting int64) {
 	r := snapshot.Reading{Kind: snapshot.KindLoadSnapshot}
@@ -629,6 +635,8 @@ func TestEngineThatComesBackWithMoreRanksAtTheSamePorts(t *testing.T) {
 		takes time.Duration // then to be asked: a window, give or take a tenth
 	}{
 		{name: "at once, counting anew", seq: 0},
+		{name: "at once, with the number that the old one had come to", seq: 9, takes: time.Second},
+		{name: "after a short silence, counting further", away: 3 * time.Second, seq: 1000, takes: time.Second},
 		{name: "after a silence, counting as far", away: 25 * time.Second, seq: 1000, takes: 6 * time.Second},
 		{name: "publishing before it answers", away: 25 * time.Second, seq: 0, boots: 50 * time.Second, takes: 6 * time.Second},
 	} {

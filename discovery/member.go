@@ -205,8 +205,8 @@ func (m *member) publishes(ad Advertisement) bool {
 // one feed, so that whatever comes late, after a removal or a new advertisement,
 // ends at a handle that is dead.
 func (m *member) deliver(feed *load.Feed, rank int, ear *ear, since time.Time) func(snapshot.Delivery) {
-	epoch, window := m.fleet.epoch, m.fleet.config.Table.Window()
-	last, seq := since, int64(0) // of the newest report
+	epoch, quiet := m.fleet.epoch, min(m.fleet.config.Table.Window(), quietPublisher)
+	last, seq := since, int64(-1) // of the newest report
 	return func(d snapshot.Delivery) {
 		if d.Received.IsZero() {
 			d.Received = time.Now()
@@ -226,12 +226,19 @@ func (m *member) deliver(feed *load.Feed, rank int, ear *ear, since time.Time) f
 			return // what the table refuses, it counts
 		}
 		ear.reported.Store(at)
-		if d.Seq < seq || d.Received.Sub(last) > window {
+		// The same number twice comes from two publishers, unless it is the 0 of a
+		// transport that has none.
+		if d.Seq < seq || (d.Seq == seq && seq > 0) || d.Received.Sub(last) > quiet {
 			m.renew()
 		}
 		last, seq = d.Received, d.Seq
 	}
 }
+
+// quietPublisher is after how long a pause the publisher may be a new one. An
+// engine at rest reports every second; a step that takes longer costs a question
+// too many.
+const quietPublisher = 2 * time.Second
 
 // renew has the engine asked soon. A rank whose messages count from the beginning
 // again, or that speaks after a silence, has a publisher that may be new. What it
