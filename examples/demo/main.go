@@ -56,9 +56,9 @@ var policies = []string{
 // byEngineLoad are the policies that compare what engines report.
 var byEngineLoad = []string{selector.PowerOfTwoName, selector.LeastDepthName, selector.CacheAwareName}
 
-// fullTraffic keeps the engines about 80 % busy, two fifths of it with foreign
+// fullTraffic keeps the engines about 85 % busy, nearly half of it with foreign
 // requests.
-var fullTraffic = traffic{seed: 1, rate: 90, length: 9 * time.Second, batch: 300}
+var fullTraffic = traffic{seed: 1, rate: 90, length: 8 * time.Second, batch: 300}
 
 type options struct {
 	policies []string
