@@ -101,22 +101,9 @@ func (d *Decision) find(w *load.Worker) (int, bool) {
 	return i, ok && i < d.view.Len()
 }
 
-// restrict makes the decision one among the workers that the request allows. It
-// fails if there are none.
-func (d *Decision) restrict() error {
-	r := &d.Request
-	if r.Worker != nil || r.Candidates != nil || r.Exclude != nil || r.Filter != nil || r.Rank.IsKnown() {
-		d.some = true
-		d.listAllowed()
-	}
-	if d.Len() == 0 {
-		return &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.Healthy(), Pinned: r.Worker != nil}
-	}
-	return nil
-}
-
-// listAllowed lists the places of the workers that the request allows.
-func (d *Decision) listAllowed() {
+// restrict makes the decision one among the workers that the request allows.
+func (d *Decision) restrict() {
+	d.some = true
 	r := &d.Request
 	switch {
 	case r.Worker != nil:
@@ -161,7 +148,8 @@ func hasRank(e load.Entry, rank int) bool {
 	return rank >= 0 && (e.Ranks() == 0 || rank < e.Ranks())
 }
 
-// weigh settles on what basis the candidates are compared.
+// weigh settles on what basis the candidates are compared, where not every worker
+// is trusted or not every one takes part.
 func (d *Decision) weigh(signal Signal) {
 	if signal == Mixed {
 		return

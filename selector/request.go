@@ -39,6 +39,11 @@ type Request struct {
 	Rank load.Maybe[int]
 }
 
+// restricts reports whether not every eligible worker will do.
+func (r *Request) restricts() bool {
+	return r.Worker != nil || r.Candidates != nil || r.Exclude != nil || r.Filter != nil || r.Rank.IsKnown()
+}
+
 // PrefixMatch says how many tokens of the prompt a worker has cached.
 type PrefixMatch struct {
 	Worker *load.Worker

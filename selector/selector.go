@@ -51,11 +51,16 @@ const maxTries = 4
 // incomplete report never is one.
 func (s *Selector) Pick(r Request) (p Pick, err error) {
 	d := s.newDecision(&r)
-	if err = d.restrict(); err != nil {
-		decisions.Put(d)
-		return p, err
+	if r.restricts() {
+		d.restrict()
 	}
-	d.weigh(s.signal)
+	if d.Len() == 0 {
+		decisions.Put(d)
+		return p, &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.Healthy(), Pinned: r.Worker != nil}
+	}
+	if workers, _, _ := d.view.Trusted(); d.some || workers < d.view.Len() {
+		d.weigh(s.signal)
+	}
 	for try := 1; ; try++ {
 		var c Choice
 		if r.Worker != nil {
