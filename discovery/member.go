@@ -152,6 +152,12 @@ func (m *member) ask(ctx context.Context) {
 		outcome = OutcomePublishes
 		m.failures = 0
 		pause = jittered(c.RecheckPublishing)
+		if m.feed == nil || !m.ad.sameSockets(ad) {
+			// An engine that has just come up may be one that comes up again and
+			// again, with other ranks and before anybody has heard enough of it to
+			// tell one publisher from the next. It is asked once more soon.
+			pause = min(pause, c.Table.Window())
+		}
 		if !m.publishes(ad) {
 			// The transport refused a socket. That is nothing that asking the
 			// engine could mend, but the same step tries again.
