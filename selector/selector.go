@@ -55,8 +55,9 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 		d.restrict()
 	}
 	if d.Len() == 0 {
-		decisions.Put(d)
-		return p, &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.Healthy(), Pinned: r.Worker != nil}
+		err = &NoCandidatesError{Known: d.view.Known(), Healthy: d.view.Healthy(), Pinned: r.Worker != nil}
+		decisions.Put(d) // which is somebody else's from here on
+		return p, err
 	}
 	if workers, _, _ := d.view.Trusted(); d.some || workers < d.view.Len() {
 		d.weigh(s.signal)
