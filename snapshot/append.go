@@ -3,6 +3,7 @@ package snapshot
 import (
 	"math"
 
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -18,7 +19,7 @@ func appendCount(dst []byte, v uint64) []byte {
 
 func appendNumbers(dst []byte, shape string, v []uint64) []byte {
 	for i, kind := range []byte(shape) {
-		if kind == countKind {
+		if kind == msgpack.CountKind {
 			dst = appendCount(dst, v[i])
 		} else {
 			dst = msgp.AppendFloat64(dst, math.Float64frombits(v[i]))

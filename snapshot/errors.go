@@ -1,57 +1,52 @@
 package snapshot
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 )
-
-// cause is a sentinel together with its label. Carrying the label in the
-// sentinel keeps Reason from needing a second list that could fall behind.
-type cause struct{ reason, text string }
-
-func (c *cause) Error() string { return c.text }
 
 // The causes of a DecodeError. Compare with errors.Is.
 var (
 	// ErrTruncated: the payload ends inside a value, or a header claims more
 	// elements or bytes than are left.
-	ErrTruncated error = &cause{"truncated", "payload ends too early"}
+	ErrTruncated = msgpack.ErrTruncated
 	// ErrTag: an array that does not start with the string "LoadStat". A KV
 	// event batch on the load port looks like this.
-	ErrTag error = &cause{"tag", `array is not tagged "LoadStat"`}
+	ErrTag = msgpack.NewCause("tag", `array is not tagged "LoadStat"`)
 	// ErrTooShort: a LoadStat of fewer elements than its tag and four counts.
 	// Reading the missing ones as 0 would make a broken rank look idle.
-	ErrTooShort error = &cause{"too_short", "array is shorter than its required elements"}
+	ErrTooShort = msgpack.NewCause("too_short", "array is shorter than its required elements")
 	// ErrType: a value of another type than its field has, or a map key that
 	// is not a string.
-	ErrType error = &cause{"type", "unexpected type"}
+	ErrType = msgpack.ErrType
 	// ErrNil: nil in a required count of a LoadStat.
-	ErrNil error = &cause{"nil", "required count is nil"}
+	ErrNil = msgpack.ErrNil
 	// ErrNegative: a number below 0.
-	ErrNegative error = &cause{"negative", "negative number"}
+	ErrNegative = msgpack.ErrNegative
 	// ErrNotFinite: NaN or an infinity.
-	ErrNotFinite error = &cause{"not_finite", "number is not finite"}
+	ErrNotFinite = msgpack.ErrNotFinite
 	// ErrNotInteger: a count with a fraction.
-	ErrNotInteger error = &cause{"not_integer", "count is not an integer"}
+	ErrNotInteger = msgpack.ErrNotInteger
 	// ErrOutOfRange: a count above 2^63-1, an array or string above its bound.
-	ErrOutOfRange error = &cause{"out_of_range", "out of range"}
+	ErrOutOfRange = msgpack.ErrOutOfRange
 	// ErrTooDeep: an unknown value nested deeper than any message has reason
 	// to be.
-	ErrTooDeep error = &cause{"too_deep", "nested too deeply"}
+	ErrTooDeep = msgpack.ErrTooDeep
 	// ErrTrailingBytes: something follows the value. The engine's own decoder
 	// refuses that too.
-	ErrTrailingBytes error = &cause{"trailing_bytes", "bytes after the value"}
+	ErrTrailingBytes = msgpack.ErrTrailingBytes
 	// ErrNotLoad: the payload is neither a map nor an array.
-	ErrNotLoad error = &cause{"not_load", "neither a map nor an array"}
+	ErrNotLoad = msgpack.NewCause("not_load", "neither a map nor an array")
 	// ErrFrameCount: a message of other than three frames.
-	ErrFrameCount error = &cause{"frame_count", "message does not have three frames"}
+	ErrFrameCount = msgpack.NewCause("frame_count", "message does not have three frames")
 	// ErrSeqSize: a sequence frame of other than eight bytes.
-	ErrSeqSize error = &cause{"seq_size", "sequence frame is not eight bytes"}
+	ErrSeqSize = msgpack.NewCause("seq_size", "sequence frame is not eight bytes")
 	// ErrEndOfStream: sequence -1, which the framing reserves. There is nothing
 	// to decode and nothing wrong.
-	ErrEndOfStream error = &cause{"end_of_stream", "end of stream marker"}
+	ErrEndOfStream = msgpack.NewCause("end_of_stream", "end of stream marker")
 	// ErrPayloadSize: a payload above MaxPayload.
-	ErrPayloadSize error = &cause{"payload_size", "payload is too large"}
+	ErrPayloadSize = msgpack.ErrPayloadSize
 )
 
 // messageType is DecodeError.Type for what concerns no message type in particular.
@@ -80,12 +75,4 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // Reason returns a short stable label for err, such as "truncated" or
 // "negative", fit for a counter. It is "" for nil and "other" for an error that
 // this package did not make.
-func Reason(err error) string {
-	if err == nil {
-		return ""
-	}
-	if c, ok := errors.AsType[*cause](err); ok {
-		return c.reason
-	}
-	return "other"
-}
+func Reason(err error) string { return msgpack.Reason(err) }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -202,7 +203,7 @@ func FuzzSkip(f *testing.F) {
 		if len(payload) > MaxPayload {
 			return
 		}
-		n, err := skip(payload, 0)
+		n, err := msgpack.Skip(payload, 0)
 		rest, wantErr := msgp.Skip(payload)
 		switch {
 		case err == ErrTooDeep:

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"math"
 
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -23,7 +24,7 @@ func (s *LoadSnapshot) Append(dst []byte) []byte {
 	}
 	// The engine's encoder leaves room for a header that could count every
 	// field before it knows how many it will write: always the 16-bit form.
-	dst = append(dst, leadMap16, 0, byte(written.Count()))
+	dst = append(dst, msgpack.LeadMap16, 0, byte(written.Count()))
 	for f := range written.All() {
 		dst = msgp.AppendString(dst, fieldKeys[f])
 		switch {

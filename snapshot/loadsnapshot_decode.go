@@ -3,6 +3,7 @@ package snapshot
 import (
 	"encoding/binary"
 
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -33,7 +34,7 @@ func (s *LoadSnapshot) decode(p []byte) (key string, i int, err error) {
 	if len(p) > MaxPayload {
 		return "", 0, ErrPayloadSize
 	}
-	pairs, i, err := readMapHeader(p, 0)
+	pairs, i, err := msgpack.ReadMapHeader(p, 0)
 	if err != nil {
 		return "", i, err
 	}
@@ -49,7 +50,7 @@ func (s *LoadSnapshot) decode(p []byte) (key string, i int, err error) {
 		} else if f, at, err = readKey(p, i, expect); err != nil {
 			return "", i, err
 		} else if f == numFields { // not one of ours
-			if i, err = skip(p, at); err != nil {
+			if i, err = msgpack.Skip(p, at); err != nil {
 				return "", at, err
 			}
 			continue
@@ -62,21 +63,21 @@ func (s *LoadSnapshot) decode(p []byte) (key string, i int, err error) {
 		}
 		seen |= f.bit()
 
-		// In place for the same reason as in readNumbers.
-		if at < len(p) && p[at] <= maxFixint && counts.Has(f) {
+		// In place for the same reason as in msgpack.ReadNumbers.
+		if at < len(p) && p[at] <= msgpack.MaxFixint && counts.Has(f) {
 			v[f], i = uint64(p[at]), at+1
 			continue
 		}
 		if at < len(p)-8 {
 			switch b := p[at : at+9]; {
-			case b[0] == leadUint16 && counts.Has(f):
+			case b[0] == msgpack.LeadUint16 && counts.Has(f):
 				v[f], i = uint64(binary.BigEndian.Uint16(b[1:])), at+3
 				continue
-			case b[0] == leadUint32 && counts.Has(f):
+			case b[0] == msgpack.LeadUint32 && counts.Has(f):
 				v[f], i = uint64(binary.BigEndian.Uint32(b[1:])), at+5
 				continue
-			case b[0] == leadFloat64 && amounts.Has(f):
-				if bits := binary.BigEndian.Uint64(b[1:]); bits < infBits {
+			case b[0] == msgpack.LeadFloat64 && amounts.Has(f):
+				if bits := binary.BigEndian.Uint64(b[1:]); bits < msgpack.InfBits {
 					v[f], i = bits, at+9
 					continue
 				}
@@ -99,9 +100,9 @@ func (s *LoadSnapshot) decode(p []byte) (key string, i int, err error) {
 func (s *LoadSnapshot) readField(f Field, v *values, p []byte, i int) (next int, err error) {
 	switch {
 	case counts.Has(f):
-		v[f], next, err = readCount(p, i)
+		v[f], next, err = msgpack.ReadCount(p, i)
 	case amounts.Has(f):
-		v[f], next, err = readAmount(p, i)
+		v[f], next, err = msgpack.ReadAmount(p, i)
 	case f == FieldDecodeMoments:
 		s.DecodeMoments, next, err = readMoments(s.DecodeMoments, p, i)
 	default:
@@ -117,7 +118,7 @@ func (s *LoadSnapshot) readField(f Field, v *values, p []byte, i int) (next int,
 		return i, err
 	}
 	s.Refused |= f.bit()
-	return skip(p, i)
+	return msgpack.Skip(p, i)
 }
 
 // forget takes back what is known of f when its key comes a second time: the
@@ -136,7 +137,7 @@ func (s *LoadSnapshot) forget(f Field, v *values) {
 // readKey reads any map key, trying the expected field first, since one that a
 // rank leaves out only shifts the order. A key that is no field's gives numFields.
 func readKey(p []byte, i int, expect Field) (Field, int, error) {
-	key, next, err := readString(p, i)
+	key, next, err := msgpack.ReadString(p, i)
 	if err != nil {
 		return 0, i, err
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 )
 
 func decodeSnapshot(t *testing.T, payload []byte) LoadSnapshot {
@@ -178,7 +180,7 @@ func TestABadAdvisoryFieldIsRefusedAloneAndItsValueNotStored(t *testing.T) {
 	for f := range (allFields &^ core).All() {
 		for _, value := range []any{
 			-1, nan, inf, -inf, -0.5, "1", true, []byte("1"), []pair{}, raw("\xd4\x01\x01"),
-			[]any{nan}, []any{"x", []any{nan}}, nested(maxDepth),
+			[]any{nan}, []any{"x", []any{nan}}, nested(msgpack.MaxDepth),
 		} {
 			s := decodeSnapshot(t, wire([]pair{{f.String(), value}, {"num_running_reqs", 2}}))
 			want := LoadSnapshot{Present: FieldsOf(FieldNumRunningReqs), Refused: FieldsOf(f), NumRunningReqs: 2}
@@ -212,7 +214,7 @@ func TestASnapshotErrorNamesTheOffendingValue(t *testing.T) {
 		{"nil for a key", wire([]pair{{nil, 1}}), DecodeError{"LoadSnapshot", 1, "", ErrType}},
 		{"a byte msgpack does not use", wire([]pair{{"x", raw("\xc1")}}), DecodeError{"LoadSnapshot", 3, "", ErrType}},
 		{"something after the map", append(wire([]pair{{"dp_rank", 1}}), 0x80), DecodeError{"LoadSnapshot", 10, "", ErrTrailingBytes}},
-		{"a value nested too deeply", wire([]pair{{"x", nested(maxDepth + 1)}}), DecodeError{"LoadSnapshot", 3, "", ErrTooDeep}},
+		{"a value nested too deeply", wire([]pair{{"x", nested(msgpack.MaxDepth + 1)}}), DecodeError{"LoadSnapshot", 3, "", ErrTooDeep}},
 		{"too many bytes", make([]byte, MaxPayload+1), DecodeError{"LoadSnapshot", 0, "", ErrPayloadSize}},
 	} {
 		var s LoadSnapshot
@@ -273,7 +275,7 @@ func TestWhatIsUnknownInASnapshotIsEncodedAsUnknownAndNotAsZero(t *testing.T) {
 func TestAppendingASnapshotSurvivesMarksAndLengthsThatMakeNoSense(t *testing.T) {
 	s := LoadSnapshot{Present: ^Fields(0), Memory: MemorySection{Len: 99}, Queues: QueuesSection{Len: -1}, NumRunningReqs: -5}
 	b := s.Append(nil)
-	if n, err := skip(b, 0); err != nil || n != len(b) {
+	if n, err := msgpack.Skip(b, 0); err != nil || n != len(b) {
 		t.Errorf("not one msgpack value: %x, %v", b, err)
 	}
 	if err := s.Decode(b); !errors.Is(err, ErrNegative) {

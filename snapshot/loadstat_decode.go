@@ -1,6 +1,9 @@
 package snapshot
 
-import "github.com/tinylib/msgp/msgp"
+import (
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
+	"github.com/tinylib/msgp/msgp"
+)
 
 // Decode reads one msgpack array out of payload into s, which is reset first.
 //
@@ -24,7 +27,7 @@ func (s *LoadStat) decode(p []byte) (key string, i int, err error) {
 	if len(p) > MaxPayload {
 		return "", 0, ErrPayloadSize
 	}
-	length, i, err := readArrayHeader(p, 0)
+	length, i, err := msgpack.ReadArrayHeader(p, 0)
 	if err != nil {
 		return "", i, err
 	}
@@ -40,7 +43,7 @@ func (s *LoadStat) decode(p []byte) (key string, i int, err error) {
 	n := min(length-1, len(v))
 	for k := 0; k < n; k++ { // once, and once more for each element that is no count
 		var read int
-		if read, i, err = readNumbers(v[k:], statShape[k:n], p, i); err == nil {
+		if read, i, err = msgpack.ReadNumbers(v[k:], statShape[k:n], p, i); err == nil {
 			break
 		}
 		k += read
@@ -58,13 +61,13 @@ func (s *LoadStat) decode(p []byte) (key string, i int, err error) {
 			return statKeys[k], i, err
 		}
 		at := i
-		if i, err = skip(p, i); err != nil {
+		if i, err = msgpack.Skip(p, i); err != nil {
 			return statKeys[k], at, err
 		}
 	}
 	for range length - 1 - n {
 		at := i
-		if i, err = skip(p, i); err != nil {
+		if i, err = msgpack.Skip(p, i); err != nil {
 			return "", at, err
 		}
 	}
@@ -90,7 +93,7 @@ func readStatTag(p []byte, i int) (int, error) {
 	if len(p)-i >= len(encoded) && string(p[i:i+len(encoded)]) == encoded {
 		return i + len(encoded), nil
 	}
-	tag, next, err := readString(p, i)
+	tag, next, err := msgpack.ReadString(p, i)
 	switch {
 	case err == ErrTruncated:
 		return i, err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 )
 
 func TestAStatKeepsWhatItCanUse(t *testing.T) {
@@ -113,7 +115,7 @@ func TestAStatErrorNamesTheOffendingValue(t *testing.T) {
 		{"a rank that is cut", []byte("\x96\xa8LoadStat\x01\x02\x03\x04\xcd\x01"), DecodeError{"LoadStat", 14, "attn_dp_rank", ErrTruncated}},
 		{"an extra element that is cut", append([]byte("\x9c"), fullStat(11)[1:]...), DecodeError{"LoadStat", len(fullStat(11)), "", ErrTruncated}},
 		{"something after the array", append(stat(1, 2, 3, 4), 0xc0), DecodeError{"LoadStat", 14, "", ErrTrailingBytes}},
-		{"an extra element nested too deeply", stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, nested(maxDepth+1)), DecodeError{"LoadStat", 20, "", ErrTooDeep}},
+		{"an extra element nested too deeply", stat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, nested(msgpack.MaxDepth+1)), DecodeError{"LoadStat", 20, "", ErrTooDeep}},
 		{"too many bytes", make([]byte, MaxPayload+1), DecodeError{"LoadStat", 0, "", ErrPayloadSize}},
 	} {
 		var s LoadStat

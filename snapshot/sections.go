@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 )
 
 // shapes spells the elements of each section. Disaggregation has its mode in
@@ -16,14 +18,14 @@ var shapes = [numFields]string{
 	FieldQueues:         "iiiii",
 }
 
-// elements holds the numbers of one section, as readNumbers gives them.
+// elements holds the numbers of one section, as msgpack.ReadNumbers gives them.
 type elements [DisaggregationElements - 1]uint64
 
 // readSection reads an array into section f: all of it or nothing. An array
 // that is longer than we know is skipped to its end, of one that is shorter the
 // rest stays 0.
 func (s *LoadSnapshot) readSection(f Field, p []byte, i int) (int, error) {
-	left, i, err := readArrayHeader(p, i)
+	left, i, err := msgpack.ReadArrayHeader(p, i)
 	if err != nil {
 		return i, err
 	}
@@ -39,11 +41,11 @@ func (s *LoadSnapshot) readSection(f Field, p []byte, i int) (int, error) {
 	var e elements
 	shape := shapes[f]
 	shape = shape[:min(left, len(shape))]
-	if _, i, err = readNumbers(e[:], shape, p, i); err != nil {
+	if _, i, err = msgpack.ReadNumbers(e[:], shape, p, i); err != nil {
 		return i, err
 	}
 	for range left - len(shape) {
-		if i, err = skip(p, i); err != nil {
+		if i, err = msgpack.Skip(p, i); err != nil {
 			return i, err
 		}
 	}
@@ -138,7 +140,7 @@ var modes = [...]string{"null", "prefill", "decode"}
 const maxMode = 32
 
 func readMode(p []byte, i int) (string, int, error) {
-	name, next, err := readString(p, i)
+	name, next, err := msgpack.ReadString(p, i)
 	if err != nil {
 		return "", i, err
 	}
@@ -157,7 +159,7 @@ const momentsShape = "ffffffffffffffff" // MaxDecodeMoments long
 
 // readMoments reads an array of numbers into the capacity of buf.
 func readMoments(buf []float64, p []byte, i int) ([]float64, int, error) {
-	length, next, err := readArrayHeader(p, i)
+	length, next, err := msgpack.ReadArrayHeader(p, i)
 	if err != nil {
 		return buf[:0], i, err
 	}
@@ -165,7 +167,7 @@ func readMoments(buf []float64, p []byte, i int) ([]float64, int, error) {
 		return buf[:0], i, ErrOutOfRange
 	}
 	var moments [MaxDecodeMoments]uint64
-	if _, next, err = readNumbers(moments[:], momentsShape[:length], p, next); err != nil {
+	if _, next, err = msgpack.ReadNumbers(moments[:], momentsShape[:length], p, next); err != nil {
 		return buf[:0], i, err
 	}
 	buf = slices.Grow(buf, length)

@@ -69,11 +69,12 @@ var rules = []struct {
 	pure   bool // builds without cgo, also where cgo is there
 	uses   []string
 }{
-	{"snapshot", true, nil},
+	{"internal/msgpack", true, nil},
+	{"snapshot", true, []string{"internal/msgpack"}},
 	{"snapshot/zmqsub", false, []string{"snapshot"}},
-	{"snapshot/vllm", true, []string{"snapshot"}},
-	{"tokenspeed", true, []string{"snapshot"}},
-	{"load", true, []string{"snapshot"}},
+	{"snapshot/vllm", true, []string{"internal/msgpack"}},
+	{"tokenspeed", true, []string{"internal/msgpack"}},
+	{"load", true, []string{"snapshot", "snapshot/vllm", "tokenspeed"}},
 	{"load/loadhttp", true, []string{"snapshot", "load"}},
 	{"selector", true, []string{"snapshot", "load"}},
 	{"selector/pickhttp", true, []string{"snapshot", "load", "selector"}},

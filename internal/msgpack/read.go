@@ -1,4 +1,4 @@
-package snapshot
+package msgpack
 
 import (
 	"encoding/binary"
@@ -7,38 +7,34 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// The readers below take the payload and an offset and return the offset after
-// the value, or a bare sentinel. An offset instead of a shrinking slice is what
-// lets a DecodeError say where, and costs nothing while all is well.
-
-// maxDepth bounds the nesting of a value that is skipped. No load message goes
+// MaxDepth bounds the nesting of a value that is skipped. No load message goes
 // deeper than 2; the limit leaves room for what engines may add.
-const maxDepth = 32
+const MaxDepth = 32
 
 // The two types of number, as the shapes of arrays spell them.
 const (
-	countKind  = 'i' // an integer from 0 to 2^63-1
-	amountKind = 'f' // a finite float of at least +0, as its bits
+	CountKind  = 'i' // an integer from 0 to 2^63-1
+	AmountKind = 'f' // a finite float of at least +0, as its bits
 )
 
-// readNumbers reads one number into dst for each letter of shape, and returns
+// ReadNumbers reads one number into dst for each letter of shape, and returns
 // how many it has read: on an error, the index of the one to blame.
-func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err error) {
+func ReadNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err error) {
 	for n = range dst[:len(shape)] {
 		kind := shape[n]
 		// The forms that nearly all numbers have are read in place: a call for
 		// each would be half the time of decoding a message.
 		if b := p[i:]; len(b) > 0 {
 			switch lead := b[0]; {
-			case kind == amountKind:
-				if lead == leadFloat64 && len(b) >= 9 {
-					if bits := binary.BigEndian.Uint64(b[1:]); bits < infBits {
+			case kind == AmountKind:
+				if lead == LeadFloat64 && len(b) >= 9 {
+					if bits := binary.BigEndian.Uint64(b[1:]); bits < InfBits {
 						dst[n] = bits
 						i += 9
 						continue
 					}
 				}
-			case lead <= maxFixint:
+			case lead <= MaxFixint:
 				dst[n] = uint64(lead)
 				i++
 				continue
@@ -46,11 +42,11 @@ func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 				dst[n] = uint64(b[1])
 				i += 2
 				continue
-			case lead == leadUint16 && len(b) >= 3:
+			case lead == LeadUint16 && len(b) >= 3:
 				dst[n] = uint64(binary.BigEndian.Uint16(b[1:]))
 				i += 3
 				continue
-			case lead == leadUint32 && len(b) >= 5:
+			case lead == LeadUint32 && len(b) >= 5:
 				dst[n] = uint64(binary.BigEndian.Uint32(b[1:]))
 				i += 5
 				continue
@@ -60,10 +56,10 @@ func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 				continue
 			}
 		}
-		if kind == countKind {
-			dst[n], i, err = readCount(p, i)
+		if kind == CountKind {
+			dst[n], i, err = ReadCount(p, i)
 		} else {
-			dst[n], i, err = readAmount(p, i)
+			dst[n], i, err = ReadAmount(p, i)
 		}
 		if err != nil {
 			return n, i, err
@@ -72,27 +68,28 @@ func readNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 	return len(shape), i, nil
 }
 
+// The first bytes of the forms that callers read in place.
 const (
-	maxFixint    = 0x7f
+	MaxFixint    = 0x7f
 	leadFixarray = 0x90
 	leadFixstr   = 0xa0
 	leadBin32    = 0xc6
 	leadExt32    = 0xc9
-	leadFloat64  = 0xcb
+	LeadFloat64  = 0xcb
 	leadUint8    = 0xcc
-	leadUint16   = 0xcd
-	leadUint32   = 0xce
+	LeadUint16   = 0xcd
+	LeadUint32   = 0xce
 	leadUint64   = 0xcf
 	leadStr32    = 0xdb
-	leadMap16    = 0xde
+	LeadMap16    = 0xde
 
-	// The bits of a float that is finite and not negative are below the bits
+	// InfBits: the bits of a float that is finite and not negative are below the bits
 	// of +Inf; those of a negative number or a NaN are not.
-	infBits = 0x7ff << 52
+	InfBits = 0x7ff << 52
 )
 
-// readCount reads a number that counts something, in whatever form it comes.
-func readCount(p []byte, i int) (uint64, int, error) {
+// ReadCount reads a number that counts something, in whatever form it comes.
+func ReadCount(p []byte, i int) (uint64, int, error) {
 	b := p[i:]
 	switch msgp.NextType(b) {
 	case msgp.UintType, msgp.IntType:
@@ -107,7 +104,7 @@ func readCount(p []byte, i int) (uint64, int, error) {
 		}
 		return uint64(v), len(p) - len(rest), nil
 	case msgp.Float64Type, msgp.Float32Type:
-		bits, next, err := readAmount(p, i)
+		bits, next, err := ReadAmount(p, i)
 		switch f := math.Float64frombits(bits); {
 		case err != nil:
 			return 0, i, err
@@ -122,9 +119,9 @@ func readCount(p []byte, i int) (uint64, int, error) {
 	return 0, i, wrongType(b)
 }
 
-// readAmount reads a number that measures something, in whatever form it comes,
+// ReadAmount reads a number that measures something, in whatever form it comes,
 // and returns the bits of the float.
-func readAmount(p []byte, i int) (uint64, int, error) {
+func ReadAmount(p []byte, i int) (uint64, int, error) {
 	b := p[i:]
 	switch msgp.NextType(b) {
 	case msgp.Float64Type, msgp.Float32Type:
@@ -147,14 +144,14 @@ func readAmount(p []byte, i int) (uint64, int, error) {
 		}
 		return math.Float64bits(float64(v)), len(p) - len(rest), nil
 	case msgp.IntType:
-		v, next, err := readCount(p, i)
+		v, next, err := ReadCount(p, i)
 		return math.Float64bits(float64(v)), next, err
 	}
 	return 0, i, wrongType(b)
 }
 
-// readString reads a string without copying it.
-func readString(p []byte, i int) ([]byte, int, error) {
+// ReadString reads a string without copying it.
+func ReadString(p []byte, i int) ([]byte, int, error) {
 	b := p[i:]
 	if len(b) > 0 && b[0]&0xe0 == leadFixstr {
 		if end := 1 + int(b[0]&0x1f); end <= len(b) {
@@ -174,11 +171,10 @@ func readString(p []byte, i int) ([]byte, int, error) {
 	return s, len(p) - len(rest), nil
 }
 
-// readArrayHeader and readMapHeader return how many elements or pairs follow.
-// A header that claims more than the payload has bytes for is refused here, so
-// that no later loop runs, and nothing is allocated, on its word.
-
-func readArrayHeader(p []byte, i int) (int, int, error) {
+// ReadArrayHeader returns how many elements follow. A header that claims more
+// than the payload has bytes for is refused here, so that no later loop runs, and
+// nothing is allocated, on its word.
+func ReadArrayHeader(p []byte, i int) (int, int, error) {
 	b := p[i:]
 	if len(b) > 0 && b[0]&0xf0 == leadFixarray {
 		if n := int(b[0] & 0x0f); n < len(b) {
@@ -196,7 +192,8 @@ func readArrayHeader(p []byte, i int) (int, int, error) {
 	return int(n), len(p) - len(rest), nil
 }
 
-func readMapHeader(p []byte, i int) (int, int, error) {
+// ReadMapHeader returns how many pairs follow, on the same condition.
+func ReadMapHeader(p []byte, i int) (int, int, error) {
 	b := p[i:]
 	if msgp.NextType(b) != msgp.MapType {
 		return 0, i, wrongType(b)
@@ -208,10 +205,10 @@ func readMapHeader(p []byte, i int) (int, int, error) {
 	return int(n), len(p) - len(rest), nil
 }
 
-// skip returns the offset after the value at i, whatever it is. It keeps its
+// Skip returns the offset after the value at i, whatever it is. It keeps its
 // own stack: msgp.Skip recurses as deep as the payload asks it to.
-func skip(p []byte, i int) (int, error) {
-	var left [maxDepth]int // values still to come, for each container we are in
+func Skip(p []byte, i int) (int, error) {
+	var left [MaxDepth]int // values still to come, for each container we are in
 	depth := 0
 	for {
 		children, next, err := skipHead(p, i)
@@ -220,7 +217,7 @@ func skip(p []byte, i int) (int, error) {
 		}
 		i = next
 		if children > 0 {
-			if depth == maxDepth {
+			if depth == MaxDepth {
 				return i, ErrTooDeep
 			}
 			left[depth] = children
@@ -245,9 +242,9 @@ func skipHead(p []byte, i int) (children, next int, err error) {
 	b := p[i:]
 	switch msgp.NextType(b) {
 	case msgp.ArrayType:
-		return readArrayHeader(p, i)
+		return ReadArrayHeader(p, i)
 	case msgp.MapType:
-		children, next, err = readMapHeader(p, i)
+		children, next, err = ReadMapHeader(p, i)
 		return 2 * children, next, err
 	}
 	if !holdsItsClaim(b) {
