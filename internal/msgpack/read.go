@@ -80,6 +80,7 @@ const (
 	LeadUint16   = 0xcd
 	LeadUint32   = 0xce
 	leadUint64   = 0xcf
+	leadStr8     = 0xd9
 	leadStr32    = 0xdb
 	LeadMap16    = 0xde
 
@@ -153,9 +154,15 @@ func ReadAmount(p []byte, i int) (uint64, int, error) {
 // ReadString reads a string without copying it.
 func ReadString(p []byte, i int) ([]byte, int, error) {
 	b := p[i:]
+	// Names and ids are short: as in ReadNumbers, the forms that they have are
+	// read in place.
 	if len(b) > 0 && b[0]&0xe0 == leadFixstr {
 		if end := 1 + int(b[0]&0x1f); end <= len(b) {
 			return b[1:end], i + end, nil
+		}
+	} else if len(b) > 1 && b[0] == leadStr8 {
+		if end := 2 + int(b[1]); end <= len(b) {
+			return b[2:end], i + end, nil
 		}
 	}
 	if msgp.NextType(b) != msgp.StrType {
