@@ -180,6 +180,15 @@ func newTicket(w *Worker, r request) Ticket {
 	return Ticket{f, generation, w, r}
 }
 
+// live reports whether the ticket has something to release.
+func (t Ticket) live() bool {
+	if t.flight == nil {
+		return false
+	}
+	word := t.flight.word.Load()
+	return word&^flightFlags == t.generation && word&flightActive != 0
+}
+
 // mark sets flags of a live flight and returns those that were newly set.
 func (t Ticket) mark(flags uint64) uint64 {
 	if t.flight == nil {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -31,6 +32,25 @@ func (f *Feed) Put(rank int, r Report) error {
 	return f.worker.table.put(f.worker, f, rank, r)
 }
 
+// silence makes a rank read idle, until its next report.
+func (f *Feed) silence(rank int) {
+	t := f.worker.table
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := f.worker.state
+	if f.worker.gone || f.worker.feed != f || old.ranks[rank] == nil || old.ranks[rank].report.quiet {
+		return
+	}
+	r := *old.ranks[rank]
+	r.report.silence()
+	s := old.next()
+	s.ranks = slices.Clone(old.ranks)
+	s.ranks[rank] = &r
+	s.judge(now, t.window)
+	t.setLocked(s)
+}
+
 // Drop says that a message of a rank was not taken, with a short stable reason
 // to count it under. It shows in the status of the worker and changes no load.
 func (f *Feed) Drop(rank int, reason string, err error) {
@@ -52,13 +72,9 @@ func (w *Worker) dropLocked(rank int, reason string, err error) {
 func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	bad := r.check()
 	now := t.now()
-	received := now
+	received := t.receivedAt(&r, now)
 	if r.Received.IsZero() {
 		r.Received = t.epoch.Add(time.Duration(now))
-	} else {
-		// A report from the future would stay fresh for too long; one from the
-		// beginning of time must not overflow its age.
-		received = max(min(now, int64(r.Received.Sub(t.epoch))), now-math.MaxInt64/4)
 	}
 
 	t.mu.Lock()
@@ -91,9 +107,12 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	s.ranks = make([]*rankState, max(len(old.ranks), rank+1))
 	copy(s.ranks, old.ranks)
 	w.growLocked(len(s.ranks))
+	w.stats[rank].report(&r)
+	if r.quiet {
+		r.silence() // after it was counted what the engine has said
+	}
 	s.ranks[rank] = w.rankState(r, received)
 	s.judge(now, t.window)
-	w.stats[rank].report(&r)
 	if s.asideUntil != 0 && received >= s.asideSince {
 		s.asideSince, s.asideUntil = 0, 0
 		w.state = s
@@ -102,6 +121,16 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	}
 	t.setLocked(s)
 	return nil
+}
+
+// receivedAt is when a report was received, on the clock of the table. A report
+// from the future would stay fresh for too long; one from the beginning of time
+// must not overflow its age.
+func (t *Table) receivedAt(r *Report, now int64) int64 {
+	if r.Received.IsZero() {
+		return now
+	}
+	return max(min(now, int64(r.Received.Sub(t.epoch))), now-math.MaxInt64/4)
 }
 
 // maxHostRanks bounds what a host's Put can make the table allocate by a rank

@@ -40,6 +40,19 @@ type Report struct {
 
 	Source Source `json:"source"`
 	Flaws  Flaws  `json:"flaws,omitempty"`
+
+	// quiet says that the queue counts are 0 by the word of a Connector, not of
+	// the engine.
+	quiet bool
+}
+
+// silence makes the queue counts 0. What the cache holds stays: it is kept for
+// the next prompt that begins alike.
+func (r *Report) silence() {
+	r.Running, r.Waiting, r.quiet = 0, 0, true
+	if r.WaitingTokens.known {
+		r.WaitingTokens.value = 0
+	}
 }
 
 // Source says how a report got here. Where two sources feed one rank, the
@@ -47,9 +60,10 @@ type Report struct {
 type Source uint8
 
 const (
-	SourcePoll Source = iota + 1 // polled over HTTP (/v1/loads)
-	SourcePush                   // published by the engine on a load socket
-	SourceHost                   // put there by the host program itself
+	SourcePoll  Source = iota + 1 // polled over HTTP (/v1/loads)
+	SourcePush                    // published by the engine on a load socket
+	SourceBatch                   // rode on an output batch, through a Connector
+	SourceHost                    // put there by the host program itself
 )
 
 func (s Source) String() string {
@@ -58,6 +72,8 @@ func (s Source) String() string {
 		return "poll"
 	case SourcePush:
 		return "push"
+	case SourceBatch:
+		return "batch"
 	case SourceHost:
 		return "host"
 	}

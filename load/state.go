@@ -13,6 +13,7 @@ const (
 	NeverReported     // some advertised rank never reported
 	Stale             // some rank's newest report is older than the window
 	Booting           // some rank reports a KV capacity of 0
+	Dead              // the engine is said to have died; see Connector.Fail
 )
 
 func (w Why) String() string {
@@ -31,6 +32,8 @@ func (w Why) String() string {
 		return "stale"
 	case Booting:
 		return "booting"
+	case Dead:
+		return "dead"
 	}
 	return "unknown"
 }
@@ -39,7 +42,7 @@ func (w Why) String() string {
 func (w Why) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // UnmarshalText decodes what MarshalText encodes.
-func (w *Why) UnmarshalText(b []byte) error { return byName(w, b, Booting) }
+func (w *Why) UnmarshalText(b []byte) error { return byName(w, b, Dead) }
 
 // state is what is known of one worker. It is immutable once published.
 type state struct {
@@ -48,6 +51,7 @@ type state struct {
 	depth      int64  // of all ranks
 	left       uint64 // books.left when the first of the ranks' newest reports came
 	trusted    bool
+	owned      bool // every request of the engine is ours; see Connector
 	why        Why
 	noFeed     Why // what is to be said where nothing is advertised and nothing reports
 	advertised bool
@@ -106,6 +110,10 @@ func (w *Worker) rankState(r Report, received int64) *rankState {
 }
 
 // judge fills in what follows from the ranks.
+//
+// Where all requests are ours, silence is no reason for distrust: a rank that
+// has nothing to do says nothing, and what it has to do is in our books. Nor has
+// a rank that is quiet an age: it is idle now.
 func (s *state) judge(now, window int64) {
 	s.depth, s.left, s.own, s.oldest = 0, 0, 0, noReport
 	var missing, booting bool
@@ -114,10 +122,13 @@ func (s *state) judge(now, window int64) {
 		if r == nil {
 			// A rank that was never advertised is not missed: the host put a
 			// report for a higher one.
-			missing = missing || s.advertised
+			missing = missing || s.advertised && !s.owned
 			continue
 		}
 		s.depth = addSat(s.depth, r.report.depth())
+		if s.owned && r.report.quiet {
+			continue
+		}
 		if s.oldest == noReport {
 			s.oldest, s.left = r.received, r.left
 		}
@@ -133,10 +144,14 @@ func (s *state) judge(now, window int64) {
 		}
 	}
 	s.expires = s.oldest + window
+	if s.owned {
+		s.expires = math.MaxInt64
+		s.own, _ = s.worker.books.inFlight()
+	}
 	switch s.why = Trusted; {
 	case missing:
 		s.why = NeverReported
-	case s.oldest == noReport:
+	case s.oldest == noReport && !s.owned:
 		s.why = s.noFeed
 	case now > s.expires:
 		s.why = Stale

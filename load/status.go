@@ -19,6 +19,7 @@ type WorkerStatus struct {
 	Reason  string `json:"reason"` // the same in words, with the ranks it is about; empty if trusted
 
 	Advertised int           `json:"advertised_ranks"` // 0 if it advertises no load feed
+	Owned      bool          `json:"owned"`            // all its requests are ours: its ranks do not go stale; see Connector
 	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks; unknown unless trusted
 	Age        time.Duration `json:"age_ns"`           // of the oldest rank's newest report; 0 if there is none
 
@@ -35,7 +36,8 @@ type WorkerStatus struct {
 // RankStatus is what is known of one rank.
 type RankStatus struct {
 	Rank     int               `json:"rank"`
-	Fresh    bool              `json:"fresh"`
+	Fresh    bool              `json:"fresh"`     // the newest report is within the window, or need not be; see WorkerStatus.Owned
+	Quiet    bool              `json:"quiet"`     // idle by the word of a Connector: none of our requests is left there
 	Age      time.Duration     `json:"age_ns"`    // of the newest report; without any, the time since the feed began
 	Report   *Report           `json:"report"`    // the newest; nil if there has been none
 	InFlight int64             `json:"in_flight"` // own requests pinned to this rank
@@ -116,6 +118,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 	}
 	if s.advertised {
 		st.Advertised = len(s.ranks)
+		st.Owned = s.owned
 	}
 	if s.trusted {
 		st.Depth = Known(s.depth)
@@ -145,6 +148,7 @@ func (w *Worker) rankStatusLocked(rank int, r *rankState, now int64) RankStatus 
 		rs.LastDrop = stats.lastDrop.Error()
 	}
 	if r == nil {
+		rs.Fresh = w.state.owned
 		if w.feed != nil {
 			rs.Age = time.Duration(now - w.feed.since)
 		}
@@ -158,7 +162,8 @@ func (w *Worker) rankStatusLocked(rank int, r *rankState, now int64) RankStatus 
 		}
 	}
 	rs.Age = time.Duration(max(now-r.received, 0))
-	rs.Fresh = int64(rs.Age) <= w.table.window
+	rs.Fresh = w.state.owned || int64(rs.Age) <= w.table.window
+	rs.Quiet = report.quiet
 	return rs
 }
 
@@ -168,7 +173,7 @@ func (w *Worker) reasonLocked(s *state, ranks []RankStatus) string {
 	switch s.why {
 	case Trusted:
 		return ""
-	case NoFeed, NoAnswer, NotPublishing:
+	case NoFeed, NoAnswer, NotPublishing, Dead:
 		if w.reason != "" {
 			return w.reason
 		}

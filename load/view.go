@@ -220,7 +220,15 @@ func (e Entry) Depth() int64 { return e.s.depth }
 // cannot have counted yet, and that moment in the worker's books. Where ranks
 // reported at different moments, all that was sent since the first of these
 // reports is added: too much rather than too little.
+//
+// Where all requests of the engine are ours (see Connector), it is the larger of
+// the reported depth and what is in flight: a rank that has been idle for long
+// has an old report, and everything since would be added to what others report.
 func (e Entry) DepthNow() (depth int64, seen Seen) {
+	if e.s.owned {
+		n, seen := e.s.worker.books.inFlight()
+		return max(e.s.depth, n), seen
+	}
 	since, seen := e.s.worker.books.sinceReport(e.s.left)
 	return addSat(e.s.depth, since), seen
 }
@@ -233,7 +241,11 @@ func (e Entry) OwnAtReport() int64 { return e.s.own }
 // depth, and the own requests that were in flight when it last reported. Both are
 // bounded, so that no sum overflows.
 func (e Entry) Summands() (depth, own int64) {
-	return min(e.s.depth, maxSummand), min(e.s.own, maxSummand)
+	depth, own = min(e.s.depth, maxSummand), min(e.s.own, maxSummand)
+	if e.s.owned {
+		depth = max(depth, own)
+	}
+	return depth, own
 }
 
 // InFlight returns the own requests in flight on the worker now, and that moment
@@ -242,6 +254,15 @@ func (e Entry) InFlight() (n int64, seen Seen) { return e.s.worker.books.inFligh
 
 // Own returns all that this gateway has on the worker now.
 func (e Entry) Own() Own { return e.s.worker.books.read() }
+
+// OwnOn returns all that this gateway has on one rank now: the requests that it
+// chose the rank of.
+func (e Entry) OwnOn(rank int) Own {
+	if b := e.s.worker.rankBook(rank); b != nil {
+		return b.read()
+	}
+	return Own{}
+}
 
 // Ranks returns the number of ranks that the worker advertises, or, where it
 // never advertised any, one more than the highest rank that has reported.

@@ -110,7 +110,7 @@ func (w *Worker) reserved(r request) Ticket {
 // rankBook returns the books of a rank, and nil for NoRank and for a rank that
 // the worker has never had.
 func (w *Worker) rankBook(rank int) *books {
-	if rank == NoRank {
+	if rank < 0 {
 		return nil
 	}
 	if list := w.rankBooks.Load(); list != nil && rank < len(*list) {
@@ -157,7 +157,9 @@ func (w *Worker) SetAside() {
 // returns the feed to put their reports to. What an earlier feed reported is
 // dropped and that feed's handle goes dead; the books stay, since the requests
 // do. Until every rank has reported, the worker is not trusted.
-func (w *Worker) Advertise(ranks int) *Feed {
+func (w *Worker) Advertise(ranks int) *Feed { return w.advertise(ranks, false) }
+
+func (w *Worker) advertise(ranks int, owned bool) *Feed {
 	ranks = max(ranks, 1)
 	t := w.table
 	now := t.now()
@@ -171,7 +173,7 @@ func (w *Worker) Advertise(ranks int) *Feed {
 	w.stats = nil
 	w.growLocked(ranks)
 	s := w.state.next()
-	s.advertised, s.noFeed, s.ranks = true, NoFeed, make([]*rankState, ranks)
+	s.advertised, s.owned, s.noFeed, s.ranks = true, owned, NoFeed, make([]*rankState, ranks)
 	s.judge(now, t.window)
 	t.setLocked(s)
 	return f
@@ -198,7 +200,7 @@ func (w *Worker) noFeed(why Why, reason string) {
 	if s.advertised {
 		s.ranks, w.stats = nil, nil
 	} // else they are the host's own reports, which no engine's silence takes back
-	s.advertised, s.noFeed = false, why
+	s.advertised, s.owned, s.noFeed = false, false, why
 	w.feed, w.reason = nil, reason
 	s.judge(now, t.window)
 	t.setLocked(s)
