@@ -10,16 +10,30 @@ import (
 // The readers of this file take the n elements of an array whose header has been
 // read. On an error they return the offset of the element to blame.
 
-// SkipCounts steps over n numbers that ReadCount would accept.
-func SkipCounts(p []byte, i, n int) (int, error) {
+// SkipValues steps over n values of any kind. It is quick about scalars and about
+// arrays of them, of which columns consist; the rest is left to Skip.
+func SkipValues(p []byte, i, n int) (int, error) {
 	for range n {
-		if i < len(p) {
-			if size := int(countSizes[p[i]]); size != 0 && size <= len(p)-i {
-				i += size
-				continue
+		left, next := 1, i
+		if i < len(p) && isArray(p[i]) {
+			var err error
+			if left, next, err = ReadArrayHeader(p, i); err != nil {
+				return i, err
 			}
 		}
-		_, next, err := ReadCount(p, i)
+		for left > 0 && next < len(p) {
+			size := int(sizes[p[next]])
+			if size == 0 {
+				break
+			}
+			next += size
+			left--
+		}
+		if left == 0 && next <= len(p) {
+			i = next
+			continue
+		}
+		next, err := Skip(p, i)
 		if err != nil {
 			return i, err
 		}
@@ -28,13 +42,25 @@ func SkipCounts(p []byte, i, n int) (int, error) {
 	return i, nil
 }
 
-// countSizes holds the size of a count by its first byte, or 0 where that byte
-// alone does not say whether it is one.
-var countSizes = func() (sizes [256]uint8) {
-	for lead := range MaxFixint + 1 {
-		sizes[lead] = 1
+func isArray(lead byte) bool {
+	return lead&0xf0 == leadFixarray || lead == leadArray16 || lead == leadArray32
+}
+
+// sizes holds the size of a scalar by its first byte, or 0 where that byte alone
+// does not say.
+var sizes = func() (sizes [256]uint8) {
+	for lead := range sizes {
+		switch {
+		case lead <= MaxFixint, lead >= leadNegativeFixint:
+			sizes[lead] = 1
+		case lead&0xe0 == leadFixstr:
+			sizes[lead] = 1 + uint8(lead&0x1f)
+		}
 	}
-	sizes[leadUint8], sizes[LeadUint16], sizes[LeadUint32] = 2, 3, 5
+	sizes[leadNil], sizes[leadFalse], sizes[leadTrue] = 1, 1, 1
+	sizes[leadUint8], sizes[LeadUint16], sizes[LeadUint32], sizes[leadUint64] = 2, 3, 5, 9
+	sizes[leadInt8], sizes[leadInt16], sizes[leadInt32], sizes[leadInt64] = 2, 3, 5, 9
+	sizes[leadFloat32], sizes[LeadFloat64] = 5, 9
 	return sizes
 }()
 
@@ -78,22 +104,6 @@ func ReadFloat(p []byte, i int) (float64, int, error) {
 		return float64(v), len(p) - len(rest), nil
 	}
 	return 0, i, wrongType(b)
-}
-
-// SkipFloats steps over n numbers that ReadFloat would accept.
-func SkipFloats(p []byte, i, n int) (int, error) {
-	for range n {
-		if len(p)-i >= 9 && p[i] == LeadFloat64 {
-			i += 9
-			continue
-		}
-		_, next, err := ReadFloat(p, i)
-		if err != nil {
-			return i, err
-		}
-		i = next
-	}
-	return i, nil
 }
 
 // AppendFloats reads n numbers and appends them to dst.

@@ -68,21 +68,32 @@ func ReadNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 	return len(shape), i, nil
 }
 
-// The first bytes of the forms that callers read in place.
+// The first bytes of the forms that are read in place.
 const (
-	MaxFixint    = 0x7f
-	leadFixarray = 0x90
-	leadFixstr   = 0xa0
-	leadBin32    = 0xc6
-	leadExt32    = 0xc9
-	LeadFloat64  = 0xcb
-	leadUint8    = 0xcc
-	LeadUint16   = 0xcd
-	LeadUint32   = 0xce
-	leadUint64   = 0xcf
-	leadStr8     = 0xd9
-	leadStr32    = 0xdb
-	LeadMap16    = 0xde
+	MaxFixint          = 0x7f
+	leadFixarray       = 0x90
+	leadFixstr         = 0xa0
+	leadNil            = 0xc0
+	leadFalse          = 0xc2
+	leadTrue           = 0xc3
+	leadBin32          = 0xc6
+	leadExt32          = 0xc9
+	leadFloat32        = 0xca
+	LeadFloat64        = 0xcb
+	leadUint8          = 0xcc
+	LeadUint16         = 0xcd
+	LeadUint32         = 0xce
+	leadUint64         = 0xcf
+	leadInt8           = 0xd0
+	leadInt16          = 0xd1
+	leadInt32          = 0xd2
+	leadInt64          = 0xd3
+	leadStr8           = 0xd9
+	leadStr32          = 0xdb
+	leadArray16        = 0xdc
+	leadArray32        = 0xdd
+	LeadMap16          = 0xde
+	leadNegativeFixint = 0xe0
 
 	// InfBits: the bits of a float that is finite and not negative are below the bits
 	// of +Inf; those of a negative number or a NaN are not.
