@@ -1,0 +1,66 @@
+package vllm
+
+import (
+	"fmt"
+
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
+)
+
+// The causes of a DecodeError. Compare with errors.Is.
+var (
+	// ErrEngineDead: the engine core has died, and says so with its last
+	// message. No other will come from it.
+	ErrEngineDead = msgpack.NewCause("engine_dead", "engine core is dead")
+	// ErrFrameCount: a message without frames.
+	ErrFrameCount = msgpack.NewCause("frame_count", "message has no frames")
+	// ErrPayloadSize: a payload above MaxPayload.
+	ErrPayloadSize = msgpack.ErrPayloadSize
+	// ErrTruncated: the payload ends inside a value, or a header claims more
+	// elements or bytes than are left.
+	ErrTruncated = msgpack.ErrTruncated
+	// ErrTooShort: an output without a request id or token ids.
+	ErrTooShort = msgpack.NewCause("too_short", "array is shorter than its required elements")
+	// ErrType: a value of another type than its place has.
+	ErrType = msgpack.ErrType
+	// ErrNil: nil where a value is required.
+	ErrNil = msgpack.ErrNil
+	// ErrNegative: a count or an index below 0.
+	ErrNegative = msgpack.ErrNegative
+	// ErrNotFinite: a count that is NaN or an infinity.
+	ErrNotFinite = msgpack.ErrNotFinite
+	// ErrNotInteger: a count with a fraction.
+	ErrNotInteger = msgpack.ErrNotInteger
+	// ErrOutOfRange: a count above 2^63-1, an engine index above 2^31-1, more
+	// than MaxRequests requests.
+	ErrOutOfRange = msgpack.ErrOutOfRange
+	// ErrTooDeep: a value that is skipped is nested deeper than any message has
+	// reason to be.
+	ErrTooDeep = msgpack.ErrTooDeep
+	// ErrTrailingBytes: something follows the value. The front end's own decoder
+	// refuses that too.
+	ErrTrailingBytes = msgpack.ErrTrailingBytes
+)
+
+// DecodeError is the type of every error of this package.
+type DecodeError struct {
+	Offset int    // of the offending value, in bytes from the start of the payload
+	Field  string // its name in the engine; "" when the error concerns no one field
+	Err    error  // one of the sentinels
+}
+
+func (e *DecodeError) Error() string {
+	switch {
+	case e.Err == ErrEngineDead || e.Err == ErrFrameCount || e.Err == ErrPayloadSize: // concern no place
+		return fmt.Sprintf("vllm: %v", e.Err)
+	case e.Field == "":
+		return fmt.Sprintf("vllm: %v at byte %d", e.Err, e.Offset)
+	}
+	return fmt.Sprintf("vllm: %s: %v at byte %d", e.Field, e.Err, e.Offset)
+}
+
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Reason returns a short stable label for err, such as "truncated" or
+// "engine_dead", fit for a counter. It is "" for nil and "other" for an error
+// that this package did not make.
+func Reason(err error) string { return msgpack.Reason(err) }
