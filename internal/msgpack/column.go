@@ -130,6 +130,18 @@ func SkipStrings(p []byte, i, n int) (int, error) {
 	return i, nil
 }
 
+// AppendStrings reads n strings and appends them to dst, without copying them.
+func AppendStrings(dst [][]byte, p []byte, i, n int) ([][]byte, int, error) {
+	for range n {
+		s, next, err := ReadString(p, i)
+		if err != nil {
+			return dst, i, err
+		}
+		dst, i = append(dst, s), next
+	}
+	return dst, i, nil
+}
+
 // AppendCount appends an integer in its shortest form, as msgspec chooses it:
 // unsigned from 0 up. (msgp.AppendInt64 takes signed forms for them, which other
 // readers accept, but bytes would differ.)
