@@ -15,10 +15,15 @@ import (
 func SkipValues(p []byte, i, n int) (int, error) {
 	for range n {
 		left, next := 1, i
-		if i < len(p) && isArray(p[i]) {
-			var err error
-			if left, next, err = ReadArrayHeader(p, i); err != nil {
-				return i, err
+		if i < len(p) {
+			switch lead := p[i]; {
+			case lead&0xf0 == leadFixarray:
+				left, next = int(lead&0x0f), i+1
+			case lead == leadArray16 || lead == leadArray32:
+				var err error
+				if left, next, err = ReadArrayHeader(p, i); err != nil {
+					return i, err
+				}
 			}
 		}
 		for left > 0 && next < len(p) {
@@ -42,10 +47,6 @@ func SkipValues(p []byte, i, n int) (int, error) {
 	return i, nil
 }
 
-func isArray(lead byte) bool {
-	return lead&0xf0 == leadFixarray || lead == leadArray16 || lead == leadArray32
-}
-
 // sizes holds the size of a scalar by its first byte, or 0 where that byte alone
 // does not say.
 var sizes = func() (sizes [256]uint8) {
@@ -67,6 +68,22 @@ var sizes = func() (sizes [256]uint8) {
 // AppendCounts reads n counts and appends them to dst.
 func AppendCounts(dst []int64, p []byte, i, n int) ([]int64, int, error) {
 	for range n {
+		if b := p[i:]; len(b) >= 5 { // in place as in ReadNumbers
+			switch lead := b[0]; {
+			case lead <= MaxFixint:
+				dst = append(dst, int64(lead))
+				i++
+				continue
+			case lead == LeadUint16:
+				dst = append(dst, int64(binary.BigEndian.Uint16(b[1:])))
+				i += 3
+				continue
+			case lead == LeadUint32:
+				dst = append(dst, int64(binary.BigEndian.Uint32(b[1:])))
+				i += 5
+				continue
+			}
+		}
 		v, next, err := ReadCount(p, i)
 		if err != nil {
 			return dst, i, err
