@@ -19,12 +19,8 @@ again shows whether the wire has changed.
 """
 
 import argparse
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import json
+import importlib
 import logging
-import math
 import pathlib
 import sys
 import types
@@ -32,7 +28,8 @@ import types
 import msgspec
 import numpy
 
-sys.dont_write_bytecode = True  # --tokenspeed is not ours to write to
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "internal/conformance"))
+import engines
 
 ENGINE = "tokenspeed.runtime.engine"
 LOADED = (  # as they are; everything else of the engine is a stand-in
@@ -48,39 +45,6 @@ LOADED = (  # as they are; everything else of the engine is a stand-in
 )
 
 
-class StandIn(types.ModuleType):
-    """A module that has every name, each of them an empty class."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        value = type(name, (), {})
-        setattr(self, name, value)
-        return value
-
-
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the engine's modules: some in their files, the rest made up."""
-
-    def __init__(self, root, loaded, made_up):
-        self.root, self.loaded, self.made_up = root, loaded, made_up
-
-    def find_spec(self, name, path=None, target=None):
-        if name in self.loaded:
-            file = self.root.joinpath(*name.split("."))
-            file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
-            return importlib.util.spec_from_file_location(name, file)
-        if name.partition(".")[0] in self.made_up:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-        return None
-
-    def create_module(self, spec):
-        return StandIn(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-
 class Switches:
     """The engine's environment variables, none of which is set."""
 
@@ -89,23 +53,13 @@ class Switches:
 
 
 def load_engine(root):
-    """Return the engine's modules by the last part of their names."""
-    sys.meta_path.insert(0, Finder(root, LOADED, ("tokenspeed", "torch")))
-    importlib.import_module("tokenspeed.runtime.utils.env").envs = Switches()
-    return types.SimpleNamespace(**{name.rpartition(".")[2]: importlib.import_module(name) for name in LOADED})
+    """Return the engine's modules under the last parts of their names."""
 
+    def prepare():
+        importlib.import_module("tokenspeed.runtime.utils.env").envs = Switches()
 
-class KeepingSocket:
-    """A socket that keeps the messages it is given."""
-
-    def __init__(self):
-        self.sent = []
-
-    def send_multipart(self, frames, **kwargs):
-        self.sent.append([bytes(frame) for frame in frames])
-
-    def send(self, frame, flags=0):
-        self.sent.append([bytes(frame)])
+    modules = engines.load(root, LOADED, ("tokenspeed", "torch"), prepare)
+    return types.SimpleNamespace(**{m.__name__.rpartition(".")[2]: m for m in modules})
 
 
 def request(rid, ids=(), finish=None, prompt=0, completion=0, cached=0, logprobs=(), logprob_ids=()):
@@ -156,7 +110,7 @@ def full_batch(engine, requests):
 
 def frames_of(engine, requests, index=0, load=None):
     """The frames in which the engine sends a batch."""
-    socket = KeepingSocket()
+    socket = engines.KeepingSocket()
     sender = engine.zmq_msgpack.MsgpackSendSocket(socket, engine_index=index)
     if load is not None:
         sender.set_load_snapshot(*load)
@@ -199,7 +153,9 @@ def batch_cases(engine):
         request("upper case", [3], {"type": "STOP"}),
         request("a string", [4], "repetition"),
     ], 0, LOAD, ALL, True
-    yield "finished without a type, which is still running to the wire", [request("a", [1], {"message": "x"})], 0, LOAD, ALL, True
+    yield "finished without a type, which is still running to the wire", [
+        request("a", [1], {"message": "x"})
+    ], 0, LOAD, ALL, True
 
     for name, rid in (
         ("of no bytes", ""),
@@ -228,9 +184,14 @@ def batch_cases(engine):
         ], 1, (n, 7, 1000, 4000), ALL, True
     yield "no new ids", [request("a", [], t.FINISH_ABORT(), 3, 0, 0)], 0, LOAD, ALL, True
     yield "logprobs of some", [vec, running, request("c", [7], None, 1, 1, 0, [-0.0], [7])], 0, LOAD, ALL, True
-    yield "logprobs switched off", [request("a", [1], logprobs=None, logprob_ids=None), request("b", [2])], 0, LOAD, ALL, True
+    yield "logprobs switched off", [
+        request("a", [1], logprobs=None, logprob_ids=None),
+        request("b", [2]),
+    ], 0, LOAD, ALL, True
     yield "extreme logprobs", [
-        request("a", range(8), None, 1, 8, 0, [0.0, -0.0, -5e-324, -0.1, -1.7976931348623157e308, 1e-9, -INF, NAN], range(8))
+        request(
+            "a", range(8), None, 1, 8, 0, [0.0, -0.0, -5e-324, -0.1, -1.7976931348623157e308, 1e-9, -INF, NAN], range(8)
+        )
     ], 0, LOAD, ALL, True
     yield "logprobs out of an array", [
         request("a", [1, 2], None, 1, 2, 0, numpy.array([-0.5, -0.1], dtype="f4"), numpy.array([1, 2]))
@@ -310,7 +271,14 @@ def broken_cases(engine):
             yield f"{name} of a row with a None", at(i, [column[0], [None]]), "nil", skipped, [], False
             yield f"{name} of a row with a string", at(i, [column[0], ["1"]]), "type", skipped, [], False
 
-    for value, reason in ((None, "nil"), ("1", "type"), (1.5, "type"), (True, "type"), (-1, "negative"), (2**64 - 1, "range")):
+    for value, reason in (
+        (None, "nil"),
+        ("1", "type"),
+        (1.5, "type"),
+        (True, "type"),
+        (-1, "negative"),
+        (2**64 - 1, "range"),
+    ):
         yield f"engine_index {value!r}", at(9, value), reason, False, [], False
     for i in range(10, 14):
         for value in (None, "1", 1.5, True, -1, -(2**63), 2**64 - 1):
@@ -328,29 +296,16 @@ def message_cases(engine):
     # engine sends lists; this is the only way to more than one frame.
     batch[0].logprobs = numpy.full(64, -0.5)
     yield "a batch with an array in a frame of its own", frames_of(engine, batch, 1, LOAD), False
-    socket = KeepingSocket()
+    socket = engines.KeepingSocket()
     engine.zmq_msgpack.MsgpackSendSocket(socket).send_engine_dead()
     yield "the engine has died", socket.sent[0], True
 
 
-def plain(value):
-    """The value for JSON, which knows no NaN and no infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    return value
-
-
-def write(out, name, vectors):
-    out.joinpath(name).write_text(
-        "[\n" + ",\n".join(json.dumps(v, ensure_ascii=True, allow_nan=False) for v in vectors) + "\n]\n"
-    )
-
-
 def main():
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    args.add_argument("--tokenspeed", type=pathlib.Path, required=True, help="folder with the unpacked tokenspeed package")
+    args.add_argument(
+        "--tokenspeed", type=pathlib.Path, required=True, help="folder with the unpacked tokenspeed package"
+    )
     args.add_argument("--out", type=pathlib.Path, required=True, help="folder to write to")
     args = args.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -379,10 +334,10 @@ def main():
                 hex=data.hex(),
                 canonical=canonical,
                 elements=elements,
-                fields={f: plain(getattr(fields, f)) for f in engine.fields},
+                fields={f: getattr(fields, f) for f in engine.fields},
             )
         )
-    write(args.out, "batches.json", vectors)
+    engines.write(args.out, "batches.json", vectors)
 
     vectors = []
     for name, elements, reason, skipped, finished, load_refused in broken_cases(engine):
@@ -396,12 +351,12 @@ def main():
                 load_refused=load_refused,
             )
         )
-    write(args.out, "broken.json", vectors)
+    engines.write(args.out, "broken.json", vectors)
 
     vectors = []
     for name, frames, dead in message_cases(engine):
         vectors.append(dict(name=name, frames=[frame.hex() for frame in frames], dead=dead))
-    write(args.out, "messages.json", vectors)
+    engines.write(args.out, "messages.json", vectors)
 
 
 if __name__ == "__main__":
