@@ -311,9 +311,9 @@ def length_cases(whole):
 
 
 def broken_cases(whole):
-    """Yield (name, elements of the array, why it is refused, finished, load
-    refused) for changes to outputs that end "b". reason is empty where the rest
-    stands."""
+    """Yield (name, elements of the array, why it is refused, finished, what is not
+    known) for changes to outputs that end "b" and "c". Where reason is empty the
+    rest stands."""
 
     def at(index, value):
         return whole[:index] + [value] + whole[index + 1 :]
@@ -334,38 +334,38 @@ def broken_cases(whole):
         (-1, "negative"),
         (2**64 - 1, "range"),
     ):
-        yield f"engine_index {value!r}", at(0, value), reason, [], False
+        yield f"engine_index {value!r}", at(0, value), reason, [], []
     for value in ("a", 7, {"a": 1}, True):
-        yield f"outputs {value!r}", at(1, value), "type", [], False
+        yield f"outputs {value!r}", at(1, value), "type", [], []
     for value in (7, "a", {"request_id": "b"}):
-        yield f"an output {value!r}", at(1, [whole[1][0], value]), "type", [], False
-    yield "an output None", at(1, [whole[1][0], None]), "nil", [], False
-    yield "outputs None", at(1, None), "nil", [], False
+        yield f"an output {value!r}", at(1, [whole[1][0], value]), "type", [], []
+    yield "an output None", at(1, [whole[1][0], None]), "nil", [], []
+    yield "outputs None", at(1, None), "nil", [], []
     for n in (0, 1):
-        yield f"an output of {n} elements", at(1, [whole[1][0], whole[1][1][:n]]), "short", [], False
+        yield f"an output of {n} elements", at(1, [whole[1][0], whole[1][1][:n]]), "short", [], []
     for value in (7, b"b", ["b"]):
-        yield f"request_id {value!r}", output(0, value), "type", [], False
-    yield "request_id None", output(0, None), "nil", [], False
+        yield f"request_id {value!r}", output(0, value), "type", [], []
+    yield "request_id None", output(0, None), "nil", [], []
     for value in (7, "a", {}):
-        yield f"new_token_ids {value!r}", output(1, value), "type", [], False
+        yield f"new_token_ids {value!r}", output(1, value), "type", [], []
     for value in ("stop", 0.5, False, [0]):
-        yield f"finish_reason {value!r}", output(5, value), "type", [], False
-    yield "finish_reason -1", output(5, -1), "negative", [], False
+        yield f"finish_reason {value!r}", output(5, value), "type", [], []
+    yield "finish_reason -1", output(5, -1), "negative", [], []
     for value in ("b", 7, True, {"b": 1}):
-        yield f"finished_requests {value!r}", at(5, value), "type", [], False
-    yield "finished_requests of a number", at(5, ["c", 7]), "type", [], False
-    yield "finished_requests of a None", at(5, ["c", None]), "nil", [], False
+        yield f"finished_requests {value!r}", at(5, value), "type", [], []
+    yield "finished_requests of a number", at(5, ["c", 7]), "type", [], []
+    yield "finished_requests of a None", at(5, ["c", None]), "nil", [], []
     for i, name in ((6, "wave_complete"), (7, "start_wave")):
         for value in ("1", 1.5, [1]):
-            yield f"{name} {value!r}", at(i, value), "type", [], False
+            yield f"{name} {value!r}", at(i, value), "type", [], []
 
     for value in (7, "a", [3, 5, 0.75], True):
-        yield f"scheduler_stats {value!r}", at(2, value), "", ["b"], True
+        yield f"scheduler_stats {value!r}", at(2, value), "", ["b", "c"], ["load"]
     for key in ("num_running_reqs", "num_waiting_reqs"):
         for value in (-1, -(2**63), 2**64 - 1, 1.5, "3", None, True, [3]):
-            yield f"{key} {value!r}", stats(key, value), "", ["b"], True
+            yield f"{key} {value!r}", stats(key, value), "", ["b", "c"], ["load"]
     for value in (-0.5, -1, 1.0000000000000002, 75.0, 2, NAN, INF, -INF, "0.5", None, True, [0.5]):
-        yield f"kv_cache_usage {value!r}", stats("kv_cache_usage", value), "", ["b"], True
+        yield f"kv_cache_usage {value!r}", stats("kv_cache_usage", value), "", ["b", "c"], ["kv_usage"]
 
 
 def fields_of(m, o):
@@ -441,10 +441,8 @@ def main():
     if not args.broken:
         return
     vectors = []
-    for name, elements, reason, finished, load_refused in broken_cases(whole):
-        vectors.append(
-            dict(name=name, hex=encode(elements).hex(), reason=reason, finished=finished, load_refused=load_refused)
-        )
+    for name, elements, reason, finished, unknown in broken_cases(whole):
+        vectors.append(dict(name=name, hex=encode(elements).hex(), reason=reason, finished=finished, unknown=unknown))
     engines.write(args.out, "broken.json", vectors)
 
 
