@@ -9,23 +9,6 @@ import (
 	"sync"
 )
 
-// Batch is what an engine's output batch says to a router, in no engine's
-// dialect. FromTokenSpeed and FromVLLM make it.
-type Batch struct {
-	// Rank is the index of the engine that made it, as the engine counts (see
-	// ConnectorConfig.FirstIndex). NoRank says that the message is about no rank: a
-	// reply to something else, or bytes that did not decode.
-	Rank int
-
-	Load     Report   // sampled when the batch was made; it knows nothing of the batch's own ends
-	HasLoad  bool     // false: Load means nothing, and the rank's load stays what it was
-	Finished [][]byte // ids of the requests that it ends; not kept
-
-	// Err is why the message, or its load, could not be read as a whole. What is
-	// here besides can be trusted. It is counted, and returned by Observe.
-	Err error
-}
-
 // ConnectorConfig configures a Connector.
 type ConnectorConfig struct {
 	// Ranks is the number of data-parallel ranks of the group; 0 means 1.
