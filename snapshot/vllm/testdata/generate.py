@@ -368,6 +368,11 @@ def broken_cases(whole):
         yield f"kv_cache_usage {value!r}", stats("kv_cache_usage", value), "", ["b", "c"], ["kv_usage"]
 
 
+def in_order(ids):
+    """Ids as they are listed, or sorted where it is the engine's set of them."""
+    return sorted(ids) if isinstance(ids, (set, frozenset)) else list(ids)
+
+
 def fields_of(m, o):
     """What the vectors say about outputs."""
     s = o.scheduler_stats
@@ -388,7 +393,7 @@ def fields_of(m, o):
             kv_cache_usage=s.gpu_cache_usage if m.old_usage else s.kv_cache_usage,
         ),
         utility_output=o.utility_output is not None,
-        finished_requests=None if o.finished_requests is None else list(o.finished_requests),
+        finished_requests=None if o.finished_requests is None else in_order(o.finished_requests),
         wave_complete=o.wave_complete,
         start_wave=o.start_wave,
     )
