@@ -1,16 +1,11 @@
 package vllm
 
 import (
-	"math"
+	"errors"
 
 	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
-
-// MaxRequests bounds the outputs of a message, and the ids of those that have
-// ended, so that no message can make a reused Outputs grow for good to many times
-// its own size.
-const MaxRequests = 1 << 18
 
 // Positions in the message.
 const (
@@ -30,28 +25,43 @@ var positionNames = [numPositions]string{
 	"engine_index", "outputs", "scheduler_stats", "timestamp", "utility_output", "finished_requests", "wave_complete", "start_wave",
 }
 
-// Positions in an output. Engines from before there were pooling outputs have
-// the finish reason where the pooling output is now, which is nil or an array
-// and never an integer.
+// Positions in an output. Before there were pooling outputs, the finish reason
+// stood where they are now.
 const (
-	posRequestID = iota
-	posNewTokenIDs
-
+	posRequestID       = 0
+	posNewTokenIDs     = 1
 	posOldFinishReason = 4
 	posFinishReason    = 5
 )
 
 // Decode reads one msgpack array out of payload into o, which is reset first.
-// The ids in o point into payload afterwards.
 //
-// Every error is a *DecodeError. After one, o is empty.
+// What is missing or nil has its default, but for the engine index, which must
+// not be nil, and the first two elements of an output. What this package does
+// not know is skipped, whatever it is. Statistics that are wrong go into LoadErr,
+// and a wave that is no count is unknown.
+//
+// A finish reason that is no integer refuses the message: its positions are then
+// not the ones that are known here, and a guess would end requests that run.
+//
+// Every error is a *DecodeError. After one, o is empty. Decode does not allocate
+// once o has grown to the size of the messages, except for LoadErr.
 func (o *Outputs) Decode(payload []byte) error {
 	o.Reset()
-	if field, i, err := o.decode(payload); err != nil {
+	field, i, err := o.decode(payload)
+	if err != nil {
 		o.Reset()
-		return &DecodeError{Offset: i, Field: field, Err: err}
+		return decodeError(payload, field, i, err)
 	}
 	return nil
+}
+
+// decodeError makes an error of what is wrong with the value at i.
+func decodeError(p []byte, field string, i int, err error) *DecodeError {
+	if err == ErrType && msgp.IsNil(p[i:]) {
+		err = ErrNil
+	}
+	return &DecodeError{Offset: i, Field: field, Err: err}
 }
 
 // decode fills o. With an error come the field and the offset of the offender.
@@ -66,36 +76,33 @@ func (o *Outputs) decode(p []byte) (field string, i int, err error) {
 	o.payload = p
 	var stats, reply bool
 	for pos := range length {
-		if i < len(p) && p[i] == leadNil && pos != posEngineIndex {
-			i++
-			continue
-		}
 		field = ""
 		if pos < numPositions {
 			field = positionNames[pos]
+		}
+		if msgp.IsNil(p[i:]) && pos != posEngineIndex {
+			i++
+			continue
 		}
 		switch pos {
 		case posEngineIndex:
 			o.EngineIndex, i, err = readEngineIndex(p, i)
 		case posOutputs:
-			var inner string
-			if inner, i, err = o.readOutputs(p, i); inner != "" {
-				field = inner
-			}
+			field, i, err = o.readOutputs(p, i)
 		case posSchedulerStats:
 			stats = true
 			i, err = o.readStats(p, i)
+		case posUtilityOutput:
+			reply = true
+			i, err = msgpack.SkipValues(p, i, 1)
 		case posFinishedRequests:
 			i, err = o.readFinished(p, i)
 		case posWaveComplete:
 			o.WaveComplete, i, err = readWave(p, i)
 		case posStartWave:
 			o.StartWave, i, err = readWave(p, i)
-		case posUtilityOutput:
-			reply = true
-			fallthrough
 		default:
-			i, err = skip(p, i)
+			i, err = msgpack.SkipValues(p, i, 1)
 		}
 		if err != nil {
 			return field, i, err
@@ -112,124 +119,133 @@ func (o *Outputs) decode(p []byte) (field string, i int, err error) {
 	case o.WaveComplete.Known || o.StartWave.Known:
 		o.Kind = KindWaveNotice
 	default:
-		o.Kind = KindBatch
+		o.Kind = KindBatch // of a step that had nothing to tell this client
 	}
 	return "", i, nil
-}
-
-const leadNil = 0xc0
-
-// skip steps over a value. Most of those in an output are nil.
-func skip(p []byte, i int) (int, error) {
-	if i < len(p) && (p[i] == leadNil || p[i] <= msgpack.MaxFixint) {
-		return i + 1, nil
-	}
-	return msgpack.Skip(p, i)
 }
 
 func readEngineIndex(p []byte, i int) (int, int, error) {
 	v, next, err := msgpack.ReadCount(p, i)
 	switch {
 	case err != nil:
-		return 0, i, orNil(p, i, err)
-	case v > math.MaxInt32:
+		return 0, i, err
+	case v > MaxEngineIndex:
 		return 0, i, ErrOutOfRange
 	}
 	return int(v), next, nil
 }
 
-// orNil makes more of the error of a required value that is nil.
-func orNil(p []byte, i int, err error) error {
-	if msgp.IsNil(p[i:]) {
-		return ErrNil
-	}
-	return err
-}
-
-// readWave reads a wave, which nothing rests on: what is no count is unknown.
+// readWave reads the number of a wave. Nothing rests on it, so that one which is
+// no number does not cost the message.
 func readWave(p []byte, i int) (Maybe[int64], int, error) {
 	if v, next, err := msgpack.ReadCount(p, i); err == nil {
 		return Maybe[int64]{int64(v), true}, next, nil
 	}
-	next, err := skip(p, i)
+	next, err := msgpack.SkipValues(p, i, 1)
 	return Maybe[int64]{}, next, err
 }
 
-// readOutputs reads the outputs, in the newer layout until one of them shows the
-// older.
+// errOldLayout is how an output says that the sender of the message is older.
+var errOldLayout = errors.New("finish reason in its old place")
+
+// readOutputs reads the outputs as newer engines write them, until one shows
+// that the sender is older: an integer where the finish reason was then, and now
+// is a tensor or nil. Then it starts again, because all outputs of a message are
+// alike, and what is a finish reason now was a stop reason then.
 func (o *Outputs) readOutputs(p []byte, i int) (field string, next int, err error) {
-	n, i, err := msgpack.ReadArrayHeader(p, i)
+	n, i, err := readRequestsHeader(p, i)
 	if err != nil {
-		return "", i, err
+		return positionNames[posOutputs], i, err
 	}
-	if n > MaxRequests {
-		return "", i, ErrOutOfRange
-	}
-	o.Requests = n
 	first, finishAt := i, posFinishReason
-	for k := 0; k < n; k++ {
-		var old bool
-		field, i, old, err = o.readOutput(p, i, finishAt)
-		if err != nil {
-			return field, i, err
-		}
-		if old && finishAt != posOldFinishReason {
-			// What has been taken for a finish reason so far was a stop reason.
+	for len(o.outputs) < n {
+		field, i, err = o.readOutput(p, i, finishAt)
+		switch err {
+		case nil:
+		case errOldLayout:
+			clear(o.Finished)
 			o.outputs, o.Finished, o.Reasons = o.outputs[:0], o.Finished[:0], o.Reasons[:0]
 			o.ended.reset()
-			k, i, finishAt = -1, first, posOldFinishReason
+			i, finishAt = first, posOldFinishReason
+		default:
+			return field, i, err
 		}
 	}
+	o.Requests = n
 	return "", i, nil
 }
 
-func (o *Outputs) readOutput(p []byte, i, finishAt int) (field string, next int, old bool, err error) {
-	length, i, err := msgpack.ReadArrayHeader(p, i)
-	if err != nil {
-		return "", i, false, err
+// readRequestsHeader reads the header of an array with an element for each of
+// some requests.
+func readRequestsHeader(p []byte, i int) (int, int, error) {
+	n, next, err := msgpack.ReadArrayHeader(p, i)
+	switch {
+	case err != nil:
+		return 0, i, err
+	case n > MaxRequests:
+		return 0, i, ErrOutOfRange
 	}
-	if length <= posNewTokenIDs {
-		return "", i, false, ErrTooShort
+	return n, next, nil
+}
+
+func (o *Outputs) readOutput(p []byte, i, finishAt int) (field string, next int, err error) {
+	const outputs = "outputs"
+	length, next, err := msgpack.ReadArrayHeader(p, i)
+	switch {
+	case err != nil:
+		return outputs, i, err
+	case length <= posNewTokenIDs:
+		return outputs, i, ErrTooShort
 	}
+	i = next
 	id, next, err := msgpack.ReadString(p, i)
 	if err != nil {
-		return "request_id", i, false, orNil(p, i, err)
+		return "request_id", i, err
 	}
 	r := output{id: uint32(next - len(id)), idLen: uint32(len(id))}
 	i = next
 	tokens, next, err := msgpack.ReadArrayHeader(p, i)
 	if err != nil {
-		return "new_token_ids", i, false, orNil(p, i, err)
+		return "new_token_ids", i, err
 	}
-	i = next
-	r.at, r.tokens = uint32(i), uint32(tokens)
-	for range tokens {
-		if i, err = skip(p, i); err != nil {
-			return "new_token_ids", i, false, err
+	r.tokens, r.numTokens = uint32(next), uint32(tokens)
+	if i, err = msgpack.SkipValues(p, next, tokens); err != nil {
+		return "new_token_ids", i, err
+	}
+
+	pos := posNewTokenIDs + 1
+	if pos, i, err = skipTo(posOldFinishReason, length, p, pos, i); err != nil {
+		return outputs, i, err
+	}
+	if finishAt == posFinishReason {
+		if pos < length && isInt(p, i) {
+			return outputs, i, errOldLayout
+		}
+		if pos, i, err = skipTo(finishAt, length, p, pos, i); err != nil {
+			return outputs, i, err
 		}
 	}
-	for pos := posNewTokenIDs + 1; pos < length; pos++ {
-		switch {
-		case pos == posOldFinishReason && isInt(p, i):
-			old = true
-			if finishAt == pos {
-				r.reason = reasonOf(p, i)
-			}
-		case pos == posFinishReason && finishAt == pos && !msgp.IsNil(p[i:]):
-			if !isInt(p, i) {
-				return "finish_reason", i, false, wrongType(p, i)
-			}
-			r.reason = reasonOf(p, i)
+	if pos < length {
+		if r.reason, err = finishReason(p, i); err != nil {
+			return "finish_reason", i, err
 		}
-		if i, err = skip(p, i); err != nil {
-			return "", i, false, err
-		}
+	}
+	if _, i, err = skipTo(length, length, p, pos, i); err != nil {
+		return outputs, i, err
 	}
 	o.outputs = append(o.outputs, r)
 	if r.reason != Running {
 		o.end(id, r.reason)
 	}
-	return "", i, old, nil
+	return "", i, nil
+}
+
+// skipTo steps over the elements from position pos up to want, or to the end of
+// the array.
+func skipTo(want, length int, p []byte, pos, i int) (int, int, error) {
+	want = max(pos, min(want, length))
+	i, err := msgpack.SkipValues(p, i, want-pos)
+	return want, i, err
 }
 
 func isInt(p []byte, i int) bool {
@@ -237,26 +253,24 @@ func isInt(p []byte, i int) bool {
 	return t == msgp.IntType || t == msgp.UintType
 }
 
-func wrongType(p []byte, i int) error {
-	if i >= len(p) {
-		return ErrTruncated
+// finishReason returns what the value at i means, without stepping over it.
+func finishReason(p []byte, i int) (FinishReason, error) {
+	switch {
+	case msgp.IsNil(p[i:]):
+		return Running, nil
+	case isInt(p, i):
+		// Any integer ends the request, also one that is not a count.
+		if v, _, err := msgpack.ReadCount(p, i); err == nil && v < uint64(len(wireReasons)) {
+			return wireReasons[v], nil
+		}
+		return OtherReason, nil
+	case i == len(p):
+		return Running, ErrTruncated
 	}
-	return ErrType
+	return Running, ErrType
 }
 
-// reasonOf returns what the integer at i means.
-func reasonOf(p []byte, i int) FinishReason {
-	if n := p[i]; n <= byte(Repetition-Stop) {
-		return Stop + FinishReason(n)
-	}
-	v, _, err := msgpack.ReadCount(p, i)
-	if err != nil || v > uint64(Repetition-Stop) {
-		return OtherReason
-	}
-	return Stop + FinishReason(v)
-}
-
-// end lists a request that has ended, once.
+// end lists a request as ended, unless it is already.
 func (o *Outputs) end(id []byte, reason FinishReason) {
 	var added bool
 	if o.Finished, added = o.ended.add(o.Finished, id); added {
@@ -265,17 +279,14 @@ func (o *Outputs) end(id []byte, reason FinishReason) {
 }
 
 func (o *Outputs) readFinished(p []byte, i int) (int, error) {
-	n, i, err := msgpack.ReadArrayHeader(p, i)
+	n, i, err := readRequestsHeader(p, i)
 	if err != nil {
 		return i, err
-	}
-	if n > MaxRequests {
-		return i, ErrOutOfRange
 	}
 	for range n {
 		id, next, err := msgpack.ReadString(p, i)
 		if err != nil {
-			return i, orNil(p, i, err)
+			return i, err
 		}
 		o.end(id, Unsaid)
 		i = next

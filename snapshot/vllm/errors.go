@@ -30,8 +30,8 @@ var (
 	ErrNotFinite = msgpack.ErrNotFinite
 	// ErrNotInteger: a count with a fraction.
 	ErrNotInteger = msgpack.ErrNotInteger
-	// ErrOutOfRange: a count above 2^63-1, an engine index above 2^31-1, more
-	// than MaxRequests requests.
+	// ErrOutOfRange: a count above 2^63-1, an engine index above MaxEngineIndex,
+	// or more than MaxRequests requests.
 	ErrOutOfRange = msgpack.ErrOutOfRange
 	// ErrTooDeep: a value that is skipped is nested deeper than any message has
 	// reason to be.
@@ -50,7 +50,7 @@ type DecodeError struct {
 
 func (e *DecodeError) Error() string {
 	switch {
-	case e.Err == ErrEngineDead || e.Err == ErrFrameCount || e.Err == ErrPayloadSize: // concern no place
+	case e.Err == ErrEngineDead || e.Err == ErrFrameCount: // of frames, where no offset is
 		return fmt.Sprintf("vllm: %v", e.Err)
 	case e.Field == "":
 		return fmt.Sprintf("vllm: %v at byte %d", e.Err, e.Offset)

@@ -1,7 +1,5 @@
 package vllm
 
-import "fmt"
-
 // Outputs is one message of an engine core (vllm.v1.engine.EngineCoreOutputs):
 //
 //	[engine_index, outputs, scheduler_stats|nil, timestamp, utility_output|nil,
@@ -10,26 +8,24 @@ import "fmt"
 // What an older sender leaves off at the end, or a future encoder for being at
 // its default, reads as if it were nil.
 type Outputs struct {
-	// EngineIndex is the rank that sent the message, as the engine counts them.
-	// It means nothing unless Kind is KindBatch.
-	EngineIndex int
 	Kind        Kind
+	EngineIndex int // of the rank that sent the message; of a KindUtilityReply it may be 0 whatever rank that was
 
 	Load    Load
-	LoadErr error // *DecodeError that says why the statistics that were there are no load
+	LoadErr error // a *DecodeError, why the statistics that were there are no load
 
-	Requests int // how many outputs there are, one for each request that got any
+	Requests int // number of outputs; see At
 
-	// Finished are the ids of the requests that have ended, each once: those
-	// whose output has a finish reason, and those that the engine lists as gone
-	// for whatever reason. They point into the payload. Reasons has the reason of
-	// each.
+	// Finished holds the ids of the requests that have ended, each once: first
+	// those whose output has a finish reason, then those that the engine lists as
+	// gone besides, as it does where there are several ranks. A turn of a session
+	// that takes more input ends like a request. The ids point into the payload.
 	Finished [][]byte
-	Reasons  []FinishReason
+	Reasons  []FinishReason // why each of Finished has ended
 
-	// Data-parallel engines work in waves: WaveComplete is the number of the one
-	// that has ended, on all ranks; StartWave that of the one that a request has
-	// started. A batch may carry one too.
+	// Data-parallel ranks that must step together work in waves. WaveComplete is
+	// the number of one that has ended on all of them, StartWave that of one that
+	// a rank has begun and the others have to join.
 	WaveComplete Maybe[int64]
 	StartWave    Maybe[int64]
 
@@ -40,23 +36,24 @@ type Outputs struct {
 
 // Load is what the scheduler of a rank says of itself.
 type Load struct {
-	// Known is whether this is a reading of the rank: whether Running and Waiting
-	// were both there.
-	Known   bool
-	Running int64 // requests in the running batch
-	Waiting int64 // requests queued: num_waiting_reqs
+	// Known is whether Running and Waiting were both there. If not, both are 0,
+	// and that is not the reading of an idle rank.
+	Known bool
 
-	// Skipped is the requests that are queued as well but cannot run yet: their
-	// adapter has no slot, their grammar is being compiled, their KV blocks are on
-	// their way. Newer engines count them here, in num_skipped_waiting_reqs, and
-	// not in Waiting; from an older one, which does not know the field, they are
-	// in Waiting.
+	Running int64 // requests in the running batch
+	Waiting int64 // requests queued (num_waiting_reqs)
+
+	// Skipped is how many more are queued that could not run even if there were
+	// room (num_skipped_waiting_reqs): their grammar is being compiled, their KV
+	// blocks are on the way, too many adapters are in use. An engine that does not
+	// send it has these in Waiting, so that Waiting + Skipped.Value is the whole
+	// queue of any.
 	Skipped Maybe[int64]
 
 	KVUsage Maybe[float64] // share of the KV cache in use, 0 to 1
 }
 
-// Maybe is a number that a message need not have. Value is 0 unless Known.
+// Maybe is a number that may be unknown, and then is 0.
 type Maybe[T int64 | float64] struct {
 	Value T
 	Known bool
@@ -65,13 +62,11 @@ type Maybe[T int64 | float64] struct {
 // Kind says what a message speaks of.
 type Kind uint8
 
-// The kinds. A message that is a batch and something else besides, which no
-// engine sends today, is a KindBatch.
 const (
 	KindUnknown      Kind = iota // nothing decoded, or the last Decode failed
-	KindBatch                    // of the rank in EngineIndex: its outputs, its load, what has ended; maybe none of them
-	KindUtilityReply             // of the answer to a call of the front end
-	KindWaveNotice               // of a wave of all ranks
+	KindBatch                    // a rank: its outputs, its load, what has ended there, or nothing of these; a wave maybe as well
+	KindUtilityReply             // a call of the front end that is answered, and nothing else
+	KindWaveNotice               // a wave, and nothing else
 )
 
 // String returns the name of the kind, such as "utility_reply".
@@ -87,34 +82,31 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// FinishReason says why a request has ended.
+// FinishReason is why a request has ended.
 type FinishReason uint8
 
-// The reasons. All but Running end the request.
 const (
-	Running     FinishReason = iota // it has not ended
-	Unsaid                          // only listed in finished_requests
-	Stop                            // a stop string or token
-	Length                          // as long as it may become
-	Abort                           // given up by the client
-	Error                           // failed in the engine
-	Repetition                      // cut off for repeating itself
-	OtherReason                     // a number that this package does not know
+	Running     FinishReason = iota // it has not: nil on the wire
+	Stop                            // 0: a stop token or a stop string
+	Length                          // 1: as many tokens as were asked for, or as the model can take
+	Abort                           // 2: by the client
+	Error                           // 3: the engine failed, and not for the request's fault
+	Repetition                      // 4: cut off for repeating itself
+	OtherReason                     // any other integer; the request has ended all the same
+	Unsaid                          // listed in finished_requests alone
 )
 
-var reasonNames = [...]string{"running", "unsaid", "stop", "length", "abort", "error", "repetition", "other"}
+var reasonNames = [...]string{"running", "stop", "length", "abort", "error", "repetition", "other", "unsaid"}
 
 // String returns the name of the reason, such as "length".
-func (r FinishReason) String() string {
-	if int(r) >= len(reasonNames) {
-		return fmt.Sprintf("FinishReason(%d)", uint8(r))
-	}
-	return reasonNames[r]
-}
+func (r FinishReason) String() string { return reasonNames[min(int(r), len(reasonNames)-1)] }
 
-// Reset empties o, and keeps the room that its slices have.
+// wireReasons are the reasons by their numbers on the wire.
+var wireReasons = [...]FinishReason{Stop, Length, Abort, Error, Repetition}
+
+// Reset empties o but keeps the capacity of its slices.
 func (o *Outputs) Reset() {
-	clear(o.Finished) // or they would keep the payload they point into
+	clear(o.Finished) // or the ids would keep their payload alive
 	*o = Outputs{Finished: o.Finished[:0], Reasons: o.Reasons[:0], outputs: o.outputs[:0], ended: o.ended}
 	o.ended.reset()
 }

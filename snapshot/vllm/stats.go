@@ -7,97 +7,99 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// The counts of the statistics.
+// The keys of scheduler_stats that are read.
 const (
-	statRunning = iota
-	statWaiting
-	statSkipped
-
-	numStats
+	keyRunning    = "num_running_reqs"
+	keyWaiting    = "num_waiting_reqs"
+	keySkipped    = "num_skipped_waiting_reqs"
+	keyKVUsage    = "kv_cache_usage"
+	keyOldKVUsage = "gpu_cache_usage" // what very old engines call it
 )
 
-var statNames = [numStats]string{"num_running_reqs", "num_waiting_reqs", "num_skipped_waiting_reqs"}
-
-// stat is one count: at 0 it was not there or nil.
-type stat struct {
-	n   uint64
-	at  int
-	err error
-}
-
-// readStats reads the load. Only what keeps the rest of the message from being
-// read is an error.
+// readStats reads the load. What is wrong with it goes into LoadErr; an error is
+// one that leaves no way to go on.
 func (o *Outputs) readStats(p []byte, i int) (int, error) {
 	pairs, next, err := msgpack.ReadMapHeader(p, i)
-	if err == ErrType {
-		o.LoadErr = &DecodeError{Offset: i, Field: "scheduler_stats", Err: err}
-		return skip(p, i)
-	}
-	if err != nil {
+	switch err {
+	case nil:
+	case ErrType:
+		o.LoadErr = decodeError(p, positionNames[posSchedulerStats], i, err)
+		return msgpack.SkipValues(p, i, 1)
+	default:
 		return i, err
 	}
 	i = next
 	var (
-		counts [numStats]stat
-		usage  Maybe[float64]
-		named  bool // kv_cache_usage was there, and outdoes the name it had once
+		running, waiting, skipped stat
+		usage, oldUsage           Maybe[float64]
+		named                     bool // whether the usage was there by its newer name, of whatever value
 	)
 	for range pairs {
 		key, next, err := msgpack.ReadString(p, i)
-		if err != nil {
-			if next, err = skip(p, i); err != nil {
+		if err != nil { // not one of ours
+			if next, err = msgpack.SkipValues(p, i, 1); err != nil {
 				return i, err
 			}
-			key = nil
 		}
 		i = next
 		switch string(key) {
-		case statNames[statRunning]:
-			counts[statRunning] = readStat(p, i)
-		case statNames[statWaiting]:
-			counts[statWaiting] = readStat(p, i)
-		case statNames[statSkipped]:
-			counts[statSkipped] = readStat(p, i)
-		case "kv_cache_usage":
+		case keyRunning:
+			running = readStat(p, i)
+		case keyWaiting:
+			waiting = readStat(p, i)
+		case keySkipped:
+			skipped = readStat(p, i)
+		case keyKVUsage:
 			usage, named = readUsage(p, i), true
-		case "gpu_cache_usage":
-			if !named {
-				usage = readUsage(p, i)
-			}
+		case keyOldKVUsage:
+			oldUsage = readUsage(p, i)
 		}
-		if i, err = skip(p, i); err != nil {
+		if i, err = msgpack.SkipValues(p, i, 1); err != nil {
 			return i, err
 		}
 	}
-	for k, c := range counts {
-		if c.err != nil {
-			o.LoadErr = &DecodeError{Offset: c.at, Field: statNames[k], Err: c.err}
-			return i, nil
-		}
+	if !named {
+		usage = oldUsage
 	}
-	o.Load.KVUsage = usage
-	if c := counts[statSkipped]; c.at != 0 {
-		o.Load.Skipped = Maybe[int64]{int64(c.n), true}
+	switch {
+	case running.err != nil:
+		o.LoadErr = decodeError(p, keyRunning, running.at, running.err)
+		return i, nil
+	case waiting.err != nil:
+		o.LoadErr = decodeError(p, keyWaiting, waiting.at, waiting.err)
+		return i, nil
+	case skipped.err != nil:
+		o.LoadErr = decodeError(p, keySkipped, skipped.at, skipped.err)
+		return i, nil
 	}
-	if counts[statRunning].at != 0 && counts[statWaiting].at != 0 {
-		o.Load.Known = true
-		o.Load.Running, o.Load.Waiting = int64(counts[statRunning].n), int64(counts[statWaiting].n)
+	o.Load = Load{Skipped: skipped.Maybe, KVUsage: usage}
+	if running.Known && waiting.Known {
+		o.Load.Known, o.Load.Running, o.Load.Waiting = true, running.Value, waiting.Value
 	}
 	return i, nil
 }
 
+// stat is a count, or what is wrong with it and where.
+type stat struct {
+	Maybe[int64]
+	at  int
+	err error
+}
+
+// readStat reads a count without stepping over it.
 func readStat(p []byte, i int) stat {
 	if msgp.IsNil(p[i:]) {
 		return stat{}
 	}
-	n, _, err := msgpack.ReadCount(p, i)
-	return stat{n, i, err}
+	v, _, err := msgpack.ReadCount(p, i)
+	return stat{Maybe[int64]{int64(v), err == nil}, i, err}
 }
 
+// readUsage reads a share without stepping over it.
 func readUsage(p []byte, i int) Maybe[float64] {
 	bits, _, err := msgpack.ReadAmount(p, i)
-	if f := math.Float64frombits(bits); err == nil && f <= 1 {
-		return Maybe[float64]{f, true}
+	if share := math.Float64frombits(bits); err == nil && share <= 1 {
+		return Maybe[float64]{share, true}
 	}
 	return Maybe[float64]{}
 }
