@@ -7,20 +7,10 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// appendCount appends an integer in its shortest form, as msgspec chooses it:
-// unsigned from 0 up. (msgp.AppendInt64 takes signed forms for them, which other
-// readers accept, but bytes would differ.)
-func appendCount(dst []byte, v uint64) []byte {
-	if int64(v) < 0 {
-		return msgp.AppendInt64(dst, int64(v))
-	}
-	return msgp.AppendUint64(dst, v)
-}
-
 func appendNumbers(dst []byte, shape string, v []uint64) []byte {
 	for i, kind := range []byte(shape) {
 		if kind == msgpack.CountKind {
-			dst = appendCount(dst, v[i])
+			dst = msgpack.AppendCount(dst, int64(v[i]))
 		} else {
 			dst = msgp.AppendFloat64(dst, math.Float64frombits(v[i]))
 		}
@@ -52,7 +42,7 @@ func (s *LoadStat) Append(dst []byte) []byte {
 		if unknown {
 			dst = msgp.AppendNil(dst)
 		} else {
-			dst = appendCount(dst, v[k])
+			dst = msgpack.AppendCount(dst, int64(v[k]))
 		}
 	}
 	return dst

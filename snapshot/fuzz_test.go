@@ -5,9 +5,6 @@ import (
 	"math"
 	"reflect"
 	"testing"
-
-	"github.com/plimsoll-go/plimsoll/internal/msgpack"
-	"github.com/tinylib/msgp/msgp"
 )
 
 func addSeeds(f *testing.F) {
@@ -191,27 +188,6 @@ func FuzzSplit(f *testing.F) {
 			if !bytes.Equal(frame, frames[i]) {
 				t.Fatalf("frame %d: got %x, want %x", i, frame, frames[i])
 			}
-		}
-	})
-}
-
-// FuzzSkip compares with msgp's own skipping, which differs in the depth it
-// goes to and nothing else.
-func FuzzSkip(f *testing.F) {
-	addSeeds(f)
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		if len(payload) > MaxPayload {
-			return
-		}
-		n, err := msgpack.Skip(payload, 0)
-		rest, wantErr := msgp.Skip(payload)
-		switch {
-		case err == ErrTooDeep:
-		case err == ErrTruncated && math.MaxInt == math.MaxInt32: // where lengths of msgp's wrap around
-		case (err == nil) != (wantErr == nil):
-			t.Fatalf("%x: %v, msgp says %v", payload, err, wantErr)
-		case err == nil && n != len(payload)-len(rest):
-			t.Fatalf("%x: %d bytes, msgp says %d", payload, n, len(payload)-len(rest))
 		}
 	})
 }

@@ -31,7 +31,7 @@ func (s *LoadSnapshot) Append(dst []byte) []byte {
 		case unknown.Has(f):
 			dst = msgp.AppendNil(dst)
 		case counts.Has(f):
-			dst = appendCount(dst, v[f])
+			dst = msgpack.AppendCount(dst, int64(v[f]))
 		case amounts.Has(f):
 			dst = msgp.AppendFloat64(dst, math.Float64frombits(v[f]))
 		case f == FieldDecodeMoments:

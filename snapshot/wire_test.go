@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -26,7 +27,7 @@ func appendValue(b []byte, v any) []byte {
 	case bool:
 		return msgp.AppendBool(b, v)
 	case int:
-		return appendCount(b, uint64(v)) // the forms of the engine's encoder
+		return msgpack.AppendCount(b, int64(v)) // the forms of the engine's encoder
 	case uint64:
 		return msgp.AppendUint64(b, v)
 	case float32:
