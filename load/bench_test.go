@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 func benchTable(n, ranks int) (*Table, []*Feed) {
@@ -71,5 +72,69 @@ func BenchmarkAdd(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkConnector is a request's reservation and release over 8 ranks: alone,
+// and while another goroutine observes 10,000 batches a second, the load of a
+// group of ranks that each make 1,250 steps.
+func BenchmarkConnector(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		batches int // a second
+	}{{"quiet", 0}, {"batches=10000", 10_000}} {
+		b.Run(c.name, func(b *testing.B) {
+			conn := NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8})
+			for rank := range 8 {
+				conn.ReserveRank(fmt.Sprint("held", rank), rank, 0)
+				conn.Observe(batch(rank, 1, 0, 0.5))
+			}
+			stop, stopped := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(stopped)
+				if c.batches == 0 {
+					return
+				}
+				tick := time.NewTicker(time.Millisecond)
+				defer tick.Stop()
+				for i := 0; ; {
+					select {
+					case <-stop:
+						return
+					case <-tick.C:
+						for range c.batches / 1000 {
+							conn.Observe(batch(i%8, int64(i%16), 0, 0.5))
+							i++
+						}
+					}
+				}
+			}()
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := conn.Reserve("id", 1000)
+				if err != nil {
+					b.Fatal(err)
+				}
+				r.Done()
+			}
+			close(stop)
+			<-stopped
+		})
+	}
+}
+
+// BenchmarkObserve is one output batch: a load, and the end of one request of 256.
+func BenchmarkObserve(b *testing.B) {
+	conn := NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8})
+	for i := range 256 {
+		conn.Reserve(fmt.Sprint(i), 0)
+	}
+	ended := batch(3, 32, 0, 0.5, "id")
+	b.ReportAllocs()
+	for b.Loop() {
+		conn.ReserveRank("id", 3, 0)
+		if err := conn.Observe(ended); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
