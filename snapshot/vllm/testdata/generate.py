@@ -328,11 +328,11 @@ def broken_cases(whole):
     for value, reason in (
         (None, "nil"),
         ("1", "type"),
-        (1.5, "type"),
+        (1.5, "not_integer"),
         (True, "type"),
         ([], "type"),
         (-1, "negative"),
-        (2**64 - 1, "range"),
+        (2**64 - 1, "out_of_range"),
     ):
         yield f"engine_index {value!r}", at(0, value), reason, [], []
     for value in ("a", 7, {"a": 1}, True):
@@ -340,9 +340,8 @@ def broken_cases(whole):
     for value in (7, "a", {"request_id": "b"}):
         yield f"an output {value!r}", at(1, [whole[1][0], value]), "type", [], []
     yield "an output None", at(1, [whole[1][0], None]), "nil", [], []
-    yield "outputs None", at(1, None), "nil", [], []
     for n in (0, 1):
-        yield f"an output of {n} elements", at(1, [whole[1][0], whole[1][1][:n]]), "short", [], []
+        yield f"an output of {n} elements", at(1, [whole[1][0], whole[1][1][:n]]), "too_short", [], []
     for value in (7, b"b", ["b"]):
         yield f"request_id {value!r}", output(0, value), "type", [], []
     yield "request_id None", output(0, None), "nil", [], []
@@ -350,14 +349,14 @@ def broken_cases(whole):
         yield f"new_token_ids {value!r}", output(1, value), "type", [], []
     for value in ("stop", 0.5, False, [0]):
         yield f"finish_reason {value!r}", output(5, value), "type", [], []
-    yield "finish_reason -1", output(5, -1), "negative", [], []
+    yield "finish_reason -1", output(5, -1), "", ["b", "c"], []  # not running, at any rate
     for value in ("b", 7, True, {"b": 1}):
         yield f"finished_requests {value!r}", at(5, value), "type", [], []
     yield "finished_requests of a number", at(5, ["c", 7]), "type", [], []
     yield "finished_requests of a None", at(5, ["c", None]), "nil", [], []
     for i, name in ((6, "wave_complete"), (7, "start_wave")):
         for value in ("1", 1.5, [1]):
-            yield f"{name} {value!r}", at(i, value), "type", [], []
+            yield f"{name} {value!r}", at(i, value), "", ["b", "c"], [name]
 
     for value in (7, "a", [3, 5, 0.75], True):
         yield f"scheduler_stats {value!r}", at(2, value), "", ["b", "c"], ["load"]
