@@ -4,6 +4,17 @@
 //	go run ./engine -listen 127.0.0.1:30000 -ranks 2
 //	curl -s 127.0.0.1:30000/v1/loads
 //
+// With -wire tokenspeed it is one of the other kind, which serves nothing and dials
+// a frontend instead. Its load rides on its output batches.
+//
+//	go run ./ranks -engines 2 -handshake tcp://127.0.0.1:5570 &
+//	go run ./engine -wire tokenspeed -handshake tcp://127.0.0.1:5570 -engine-index 0 &
+//	go run ./engine -wire tokenspeed -handshake tcp://127.0.0.1:5570 -engine-index 1
+//
+// SIGTERM ends it in an orderly way, so that it says that it is dead; SIGKILL does
+// not. The flags of this kind are -handshake, -engine-index, and, for what older
+// engines send, -load=false and -elements.
+//
 // Package simengine describes what it simulates and which faults it has on offer.
 package main
 
@@ -16,10 +27,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine/batch"
 )
 
 func main() {
@@ -41,6 +54,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	config.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	if config.Wire == simengine.WireTokenSpeed {
+		return runTokenSpeed(ctx, config, stdout)
+	}
 	e, err := simengine.Start(config)
 	if err != nil {
 		return err
@@ -48,10 +64,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer e.Close()
 	describe(stdout, e)
 	<-ctx.Done()
-	t := e.Totals()
-	config.Logger.Info("engine ends", "requests", t.Added, "finished", t.Finished, "aborted", t.Aborted,
-		"rejected", t.Rejected, "prompt_tokens", t.PrefillTokens, "output_tokens", t.OutputTokens)
+	logTotals(config.Logger, e.Totals())
 	return e.Close()
+}
+
+func runTokenSpeed(ctx context.Context, config simengine.Config, stdout io.Writer) error {
+	config.Logger.Info("engine dials", "frontend", config.Handshake)
+	e, err := simengine.StartTokenSpeed(ctx, config)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // nobody ever came, which is not this side's failure
+	}
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	for rank := range config.Ranks {
+		fmt.Fprintf(stdout, "rank %-2d engine index %d of the frontend at %s\n", rank, config.EngineIndex+rank, config.Handshake)
+	}
+	<-ctx.Done()
+	logTotals(config.Logger, e.Totals())
+	return e.Close()
+}
+
+func logTotals(logger *slog.Logger, t batch.Totals) {
+	logger.Info("engine ends", "requests", t.Added, "finished", t.Finished, "aborted", t.Aborted,
+		"rejected", t.Rejected, "prompt_tokens", t.PrefillTokens, "output_tokens", t.OutputTokens)
 }
 
 // describe says where everything is.
@@ -72,7 +109,15 @@ func parseFlags(args []string, stderr io.Writer) (simengine.Config, error) {
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:0", "`address` of the HTTP server; port 0 or auto finds a free one")
 	flags.StringVar(&c.Admin, "admin", "127.0.0.1:0", "`address` of a second server for /sim/ that outlives /sim/die; empty for none")
 	flags.IntVar(&c.Ranks, "ranks", 1, "data-parallel `ranks`")
-	flags.TextVar(&c.Wire, "wire", simengine.WireLoadStat, "load message to publish: load_stat or load_snapshot")
+	flags.TextVar(&c.Wire, "wire", simengine.WireLoadStat, "how load is told: by an SGLang engine as load_stat or load_snapshot, or by one of the kind tokenspeed")
+	flags.StringVar(&c.Handshake, "handshake", "", "tokenspeed: `endpoint` at which a frontend waits, such as tcp://127.0.0.1:5570")
+	flags.IntVar(&c.EngineIndex, "engine-index", 0, "tokenspeed: `index` of the first rank, from which the others count on")
+	flags.BoolFunc("load", "tokenspeed: false has batches without a load, as before an engine's first look at it", func(text string) error {
+		load, err := strconv.ParseBool(text)
+		c.NoLoad = !load
+		return err
+	})
+	flags.IntVar(&c.Elements, "elements", 0, "tokenspeed: `length` of a batch: 9 or 10 as older engines send, 14 as today; 0 for 14")
 	flags.BoolVar(&c.NoLoadSocket, "no-load-socket", false, "publish no load; /v1/loads still answers")
 	flags.Var((*port)(&c.KVPortBase), "kv-base-port", "first `port` of the KV-event range, after which the load range is packed; 0 or auto finds free ones")
 	flags.Var((*port)(&c.ReplayPortBase), "replay-base-port", "first `port` of the replay range to advertise; 0 for none")
@@ -85,14 +130,14 @@ func parseFlags(args []string, stderr io.Writer) (simengine.Config, error) {
 	flags.Int64Var(&c.MaxTokens, "max-tokens", 16, "output `tokens` of a request that names no length")
 	flags.Int64Var(&c.StreamInterval, "stream-interval", 1, "output `tokens` per streamed event")
 	flags.Usage = func() {
-		fmt.Fprintf(stderr, `A simulated SGLang engine: HTTP API, load sockets and timing without a model.
+		fmt.Fprintf(stderr, `A simulated engine, of SGLang's kind or TokenSpeed's: API and timing without a model.
 
 usage: engine [flags]
 
 `)
 		flags.PrintDefaults()
 		fmt.Fprintf(stderr, `
-Faults on demand, at the engine's own address and at the admin address:
+Faults on demand of SGLang's kind, at the engine's own address and at the admin address:
 
   POST /sim/mute?for=5s               no load messages, for a while or until unmuted
   POST /sim/unmute
@@ -109,7 +154,28 @@ Faults on demand, at the engine's own address and at the admin address:
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return c, nil
+	return c, checkKind(c, flags)
+}
+
+// kindFlags are the flags that mean nothing to one kind of engine.
+var kindFlags = map[bool][]string{ // whether it is TokenSpeed
+	true:  {"listen", "admin", "no-load-socket", "kv-base-port", "replay-base-port"},
+	false: {"handshake", "engine-index", "load", "elements"},
+}
+
+// checkKind refuses flags that would be ignored: whoever sets one believes that it
+// does something.
+func checkKind(c simengine.Config, flags *flag.FlagSet) (err error) {
+	tokenSpeed := c.Wire == simengine.WireTokenSpeed
+	flags.Visit(func(f *flag.Flag) {
+		if slices.Contains(kindFlags[tokenSpeed], f.Name) {
+			err = fmt.Errorf("-%s has no meaning with -wire %v", f.Name, c.Wire)
+		}
+	})
+	if err == nil && tokenSpeed && c.Handshake == "" {
+		err = errors.New("-wire tokenspeed needs a frontend to dial: -handshake")
+	}
+	return err
 }
 
 // port is a flag for a port number, or auto for 0.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+	"github.com/plimsoll-go/plimsoll/examples/internal/tswire"
+	"github.com/plimsoll-go/plimsoll/tokenspeed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,13 +78,88 @@ func TestFlags(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range []string{"-wire load", "-kv-base-port 65536", "-kv-base-port -1", "-ranks many", "extra"} {
+	for _, args := range []string{
+		"-wire load", "-kv-base-port 65536", "-kv-base-port -1", "-ranks many", "extra",
+		"-wire tokenspeed", "-wire tokenspeed -handshake tcp://h:1 -admin=", "-wire tokenspeed -handshake tcp://h:1 -load=perhaps",
+		"-handshake tcp://h:1", "-load=false", "-elements 9",
+	} {
 		if _, err := parseFlags(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s was accepted", args)
 		}
 	}
 	if err := run(t.Context(), []string{"-ranks", "-3"}, io.Discard, io.Discard); err == nil {
 		t.Error("an engine of -3 ranks started")
+	}
+}
+
+func TestFlagsOfTheOtherKind(t *testing.T) {
+	c, err := parseFlags(strings.Fields("-wire tokenspeed -handshake tcp://h:1 -engine-index 2 -load=false -elements 10 -ranks 2"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Wire != simengine.WireTokenSpeed || c.Handshake != "tcp://h:1" || c.EngineIndex != 2 || !c.NoLoad || c.Elements != 10 || c.Ranks != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestTokenSpeedEngineDialsServesAndSaysThatItIsDead(t *testing.T) {
+	frontend, err := tswire.Listen(tswire.FrontendConfig{Ranks: 2, FirstIndex: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer frontend.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	var stdout, stderr bytes.Buffer
+	go func() {
+		args := "-wire tokenspeed -ranks 2 -engine-index 3 -time-scale 1000 -handshake " + frontend.Endpoint()
+		ended <- run(ctx, strings.Fields(args), &stdout, &stderr)
+	}()
+	if _, err := frontend.Accept(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := frontend.Add(1, tswire.Request{ID: "a", Prompt: []int64{1}, MaxNewTokens: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	err = frontend.Serve(func(frames [][]byte) {
+		var b tokenspeed.Summary
+		payload, err := tokenspeed.Split(frames)
+		switch {
+		case errors.Is(err, tokenspeed.ErrEngineDead):
+			words = append(words, "dead")
+			if len(words) == 3 {
+				go frontend.Close()
+			}
+		case err != nil || b.Decode(payload) != nil:
+			t.Errorf("%q", frames)
+		default:
+			words = append(words, fmt.Sprintf("%s by %d", b.Finished, b.EngineIndex))
+			cancel()
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(words, ", "); got != "[a] by 4, dead, dead" {
+		t.Errorf("the frontend heard %s", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := stdout.String(); !strings.Contains(got, "rank 1  engine index 4 of the frontend at tcp://") {
+		t.Errorf("%q", got)
+	}
+	if !strings.Contains(stderr.String(), "engine ends") {
+		t.Errorf("no last word in the log: %q", stderr.String())
+	}
+}
+
+func TestTokenSpeedEngineThatNobodyWaitsForCanBeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run(ctx, strings.Fields("-wire tokenspeed -handshake tcp://127.0.0.1:9"), io.Discard, io.Discard); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,51 +6,51 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine/batch"
 )
 
-// Wire says which of SGLang's two load messages an engine publishes.
+// Wire says how an engine tells its load: which of SGLang's two load messages it
+// publishes, or that it is of another kind.
 type Wire uint8
 
 const (
 	WireLoadStat     Wire = iota // tagged array under the topic "load", as released engines publish it
 	WireLoadSnapshot             // map under an empty topic
+	WireTokenSpeed               // in its output batches; see TokenSpeed
 )
 
-// String returns "load_stat" or "load_snapshot".
-func (w Wire) String() string {
-	if w == WireLoadSnapshot {
-		return "load_snapshot"
-	}
-	return "load_stat"
-}
+var wireNames = [...]string{WireLoadStat: "load_stat", WireLoadSnapshot: "load_snapshot", WireTokenSpeed: "tokenspeed"}
+
+// String returns "load_stat", "load_snapshot" or "tokenspeed".
+func (w Wire) String() string { return wireNames[w] }
 
 // MarshalText writes what UnmarshalText reads.
 func (w Wire) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
 // UnmarshalText reads "load_stat" or "load_snapshot", so that a Wire can be a flag.
 func (w *Wire) UnmarshalText(text []byte) error {
-	for _, known := range []Wire{WireLoadStat, WireLoadSnapshot} {
-		if known.String() == string(text) {
-			*w = known
-			return nil
-		}
+	i := slices.Index(wireNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("unknown wire %q: want one of %s", text, strings.Join(wireNames[:], ", "))
 	}
-	return fmt.Errorf("unknown wire %q: want load_stat or load_snapshot", text)
+	*w = Wire(i)
+	return nil
 }
 
 // Config describes an engine. The zero value is an 8B model on one H100 with one
 // rank, on free ports of 127.0.0.1.
 type Config struct {
+	Wire Wire
+
+	// Of an SGLang engine.
+
 	Listen string // host:port of the HTTP server; "" = 127.0.0.1:0, port 0 = a free one
 	Admin  string // host:port of a second server for /sim/ that outlives Die; "" = none
 
-	Ranks int    // data-parallel ranks; 0 = 1
-	Model string // name of the model; "" = "sim-8b"
-
-	Wire         Wire // what the load sockets carry
 	NoLoadSocket bool // advertise and open no load sockets
 	// KVPortBase is the first port of the (advertised, unused) KV-event range, after
 	// which the load range is packed; see LoadPortBase. 0 = find free ones.
@@ -58,6 +58,18 @@ type Config struct {
 	// ReplayPortBase is advertised, and moves the load range where it overlaps.
 	// 0 = no replay.
 	ReplayPortBase int
+
+	// Of a TokenSpeed engine.
+
+	Handshake   string // where the frontend waits, such as tcp://127.0.0.1:5570
+	EngineIndex int    // of rank 0; the others count on from it
+	NoLoad      bool   // have no load to tell, like a sender that has not looked yet
+	Elements    int    // of the array of a batch: 9 or 10 as older engines send, 14 as today; 0 = 14
+
+	// Of either.
+
+	Ranks int    // data-parallel ranks; 0 = 1
+	Model string // name of the model; "" = "sim-8b"
 
 	Cost        batch.Cost // zero = batch.H100x8B
 	Speed       float64    // of this engine next to others: 0.5 takes twice as long; 0 = 1
@@ -68,7 +80,7 @@ type Config struct {
 	ChunkTokens int64      // prompt tokens per step; 0 = 8,192
 
 	MaxTokens      int64 // output of a request that names no length; 0 = 16
-	StreamInterval int64 // tokens per streamed event; 0 = 1. Larger saves the processor in big fleets
+	StreamInterval int64 // tokens per streamed event, or of a request in a batch; 0 = 1. Larger saves the processor in big fleets
 
 	Logger *slog.Logger // nil = slog.Default()
 }

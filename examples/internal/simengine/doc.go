@@ -1,6 +1,8 @@
 // Package simengine is an inference engine without a model: it answers like an
 // SGLang server, takes the time that one would take, and publishes its load the
-// way one does. Gateways, demos and tests run against it where no GPU is.
+// way one does. Gateways, demos and tests run against it where no GPU is. There is
+// another kind, [TokenSpeed], which dials its frontend and tells its load in its
+// output; the faults and most of the following are SGLang's.
 //
 // [Start] brings up a real HTTP server and one real ZeroMQ PUB socket per
 // data-parallel rank, on loopback unless told otherwise:
@@ -32,8 +34,10 @@
 //
 // # Concurrency
 //
-// An Engine is safe for concurrent use. Each rank has a goroutine and a mutex, one
-// goroutine owns the ZeroMQ sockets, and Close leaves nothing of them behind.
+// An Engine and a TokenSpeed are safe for concurrent use. Each rank has a goroutine
+// and a mutex. Of an Engine one goroutine owns the ZeroMQ sockets; of a TokenSpeed
+// each rank has its own, and a second goroutine that hears its commands. Close
+// leaves nothing of them behind.
 //
 // # What it will not do
 //

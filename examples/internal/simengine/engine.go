@@ -66,6 +66,9 @@ func Start(config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if config.Wire == WireTokenSpeed {
+		return nil, errors.New("simengine: an engine of TokenSpeed's wire has nothing to listen on; see StartTokenSpeed")
+	}
 	host, port, err := splitListen(config.Listen)
 	if err != nil {
 		return nil, err

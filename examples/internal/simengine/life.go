@@ -120,15 +120,7 @@ func (l *life) submit(pinned *int, prompt, output int64) (*job, error) {
 func (l *life) totals() batch.Totals {
 	var sum batch.Totals
 	for _, r := range l.ranks {
-		t := r.totals()
-		sum.Added += t.Added
-		sum.Finished += t.Finished
-		sum.Aborted += t.Aborted
-		sum.Rejected += t.Rejected
-		sum.Retracted += t.Retracted
-		sum.PrefillTokens += t.PrefillTokens
-		sum.OutputTokens += t.OutputTokens
-		sum.PrefillBusy += t.PrefillBusy
+		sum = sum.Plus(r.totals())
 	}
 	return sum
 }

@@ -27,6 +27,10 @@ type rank struct {
 	wake    chan struct{} // capacity 1: there is something to do
 	respeed chan struct{} // capacity 1: speed has changed
 	marked  func()        // called without mu when the load is worth publishing
+	// stepped is called without mu after each step, with the load as it was when the
+	// step was formed and the tokens that came out of it, not to be kept. nil =
+	// nobody asks.
+	stepped func(batch.Load, []batch.Token)
 
 	mu      sync.Mutex
 	core    *batch.Core
@@ -34,6 +38,7 @@ type rank struct {
 	jobs    map[batch.ID]*job
 	nextID  batch.ID
 	tokens  []batch.Token // reused
+	formed  batch.Load    // when the step under way was; only where stepped asks
 	steps   int           // since the last mark
 	idle    bool          // and has been marked as such
 	rate    meter
@@ -73,6 +78,9 @@ func (r *rank) run(ctx context.Context) {
 			return
 		}
 		r.finish(time.Now())
+		if r.stepped != nil {
+			r.stepped(r.formed, r.tokens) // only this goroutine writes to them
+		}
 	}
 }
 
@@ -117,6 +125,9 @@ func stretched(d time.Duration, by float64) time.Duration {
 func (r *rank) begin() (d time.Duration, speed float64, ok bool) {
 	r.mu.Lock()
 	d, ok = r.core.Begin()
+	if ok && r.stepped != nil {
+		r.formed = r.core.Load()
+	}
 	speed = r.speed
 	r.steps++
 	mark := r.steps >= stepsPerMark || ok && r.core.Prefilling() || !ok && !r.idle
@@ -192,6 +203,12 @@ func (r *rank) submit(prompt, output int64) (*job, error) {
 	r.jobs[j.id] = j
 	nudge(r.wake)
 	return j, nil
+}
+
+func (r *rank) current() batch.Load {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Load()
 }
 
 func (r *rank) totals() batch.Totals {

@@ -33,8 +33,8 @@ type Conn struct {
 // Dial shakes hands and registers. It waits for a frontend that is not there yet,
 // as engines do, until ctx ends.
 func Dial(ctx context.Context, config DialConfig) (*Conn, error) {
-	if config.EngineIndex < 0 || config.EngineIndex > maxEngineIndex {
-		return nil, fmt.Errorf("tswire: engine index %d: want 0 to %d", config.EngineIndex, maxEngineIndex)
+	if config.EngineIndex < 0 || config.EngineIndex > tokenspeed.MaxEngineIndex {
+		return nil, fmt.Errorf("tswire: engine index %d: want 0 to %d", config.EngineIndex, tokenspeed.MaxEngineIndex)
 	}
 	zctx, err := zmq.NewContext()
 	if err != nil {

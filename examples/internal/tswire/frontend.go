@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	zmq "github.com/pebbe/zmq4"
+
+	"github.com/plimsoll-go/plimsoll/tokenspeed"
 )
 
 // FrontendConfig describes a group of ranks and where they dial.
@@ -34,8 +36,8 @@ func (c FrontendConfig) withDefaults() (FrontendConfig, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.Ranks < 0 || c.FirstIndex < 0 || c.FirstIndex+c.Ranks-1 > maxEngineIndex {
-		return c, fmt.Errorf("tswire: %d ranks from engine index %d: want indexes from 0 to %d", c.Ranks, c.FirstIndex, maxEngineIndex)
+	if c.Ranks < 0 || c.FirstIndex < 0 || c.FirstIndex+c.Ranks-1 > tokenspeed.MaxEngineIndex {
+		return c, fmt.Errorf("tswire: %d ranks from engine index %d: want indexes from 0 to %d", c.Ranks, c.FirstIndex, tokenspeed.MaxEngineIndex)
 	}
 	_, err := c.dataEndpoint()
 	return c, err

@@ -15,9 +15,6 @@ const (
 	statusReady = "READY"
 )
 
-// maxEngineIndex is what fits into an identity.
-const maxEngineIndex = 1<<16 - 1
-
 // identityOf returns the identity that an engine index dials under.
 func identityOf(index int) []byte { return binary.LittleEndian.AppendUint16(nil, uint16(index)) }
 

@@ -25,6 +25,19 @@ type Totals struct {
 	PrefillBusy time.Duration
 }
 
+// Plus returns the sum of both.
+func (t Totals) Plus(u Totals) Totals {
+	t.Added += u.Added
+	t.Finished += u.Finished
+	t.Aborted += u.Aborted
+	t.Rejected += u.Rejected
+	t.Retracted += u.Retracted
+	t.PrefillTokens += u.PrefillTokens
+	t.OutputTokens += u.OutputTokens
+	t.PrefillBusy += u.PrefillBusy
+	return t
+}
+
 // Load returns the current state. It may be called in the middle of a step.
 func (c *Core) Load() Load {
 	l := Load{Running: int64(len(c.running)), Waiting: int64(len(c.waiting))}
