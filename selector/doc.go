@@ -24,6 +24,7 @@
 //	power_of_two    the less loaded of two random workers (the default)
 //	least_depth     the shortest queue, as engines report it
 //	cache_aware     the owner of the longest matching prefix, unless loads diverge
+//	dp_rank         the least loaded data-parallel rank, and so its worker
 //
 // The default is power_of_two: choosing the least of all by reports that are some
 // tenths of a second old makes every gateway choose the same worker until the

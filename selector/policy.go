@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -31,6 +32,29 @@ type Choice struct {
 	// the pick then does not name. A choice that does follow from it is made again
 	// if another pick takes the same worker at the same moment.
 	Blind bool
+
+	// rankPlus1 is the rank, in what room a Choice of four words has left.
+	rankPlus1 uint16
+}
+
+// OnRank returns the choice with a data-parallel rank of the worker. Without one
+// the engine chooses, as it does where the request is pinned to a rank: then it
+// is the request's.
+func (c Choice) OnRank(rank int) Choice {
+	c.rankPlus1 = 0
+	if rank >= 0 && rank < math.MaxUint16 {
+		c.rankPlus1 = uint16(rank + 1)
+	}
+	return c
+}
+
+func (c Choice) rank() int { return int(c.rankPlus1) - 1 }
+
+// RankPolicy is a policy that chooses the rank too. It is asked also where the
+// request is pinned to a worker, which is then the only candidate.
+type RankPolicy interface {
+	Policy
+	ChoosesRank()
 }
 
 // Reason says why a worker was chosen.
@@ -80,6 +104,7 @@ var policies = map[string]func(config []byte) (Policy, error){
 	PowerOfTwoName:   plain(PowerOfTwo),
 	LeastDepthName:   configured(LeastDepth),
 	CacheAwareName:   configured(CacheAware),
+	DPRankName:       plain(DPRank),
 }
 
 // PolicyNames returns the names that NewPolicy knows, sorted.

@@ -30,12 +30,13 @@ type Request struct {
 	Prefix []PrefixMatch
 
 	// Worker pins the request to one worker. It overrides Candidates, Exclude
-	// and Filter, and no policy is asked.
+	// and Filter, and no policy is asked but one that chooses the rank.
 	Worker *load.Worker
 
 	// Rank pins the request to a data-parallel rank of whichever worker is
-	// chosen. Workers known not to have it take no part. Unknown and load.NoRank
-	// leave the rank to the engine.
+	// chosen. Workers known not to have it take no part. Where it is unknown, a
+	// RankPolicy chooses, or else the engine; load.NoRank leaves it to the engine in
+	// any case.
 	Rank load.Maybe[int]
 }
 

@@ -20,8 +20,11 @@ func TestAPinnedWorkerIsObeyedWhateverItsLoad(t *testing.T) {
 			Filter:     func(*load.Worker) bool { return false },
 			Prefix:     []PrefixMatch{{workers[0], 100}}, PromptTokens: load.Known[int64](100),
 		})
-		if p.Worker != workers[1] || p.Reason != Pinned || p.Candidates != 1 || p.Load != 5010 || p.Basis != Engine || p.Rank != load.NoRank {
+		if p.Worker != workers[1] || p.Reason != Pinned || p.Candidates != 1 || p.Basis != Engine {
 			t.Errorf("%v, want b, pinned", p)
+		}
+		if policy.Name() != DPRankName && (p.Load != 5010 || p.Rank != load.NoRank) {
+			t.Errorf("%v, want load 5010 and no rank", p)
 		}
 		if workers[1].InFlight() != 11 {
 			t.Errorf("%d in flight, want 11", workers[1].InFlight())

@@ -25,6 +25,7 @@ type Selector struct {
 	table  *load.Table
 	policy Policy
 	name   string
+	ranks  bool // the policy chooses ranks
 	signal Signal
 	random func() uint64
 }
@@ -37,7 +38,8 @@ func New(t *load.Table, c Config) *Selector {
 	if c.Rand == nil {
 		c.Rand = rand.Uint64
 	}
-	return &Selector{table: t, policy: c.Policy, name: c.Policy.Name(), signal: c.Signal, random: c.Rand}
+	_, ranks := c.Policy.(RankPolicy)
+	return &Selector{table: t, policy: c.Policy, name: c.Policy.Name(), ranks: ranks, signal: c.Signal, random: c.Rand}
 }
 
 // maxTries bounds how often a choice is made anew because another pick took the
@@ -64,12 +66,16 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 	}
 	for try := 1; ; try++ {
 		var c Choice
-		if r.Worker != nil {
-			c = Choice{Candidate: d.Candidate(0), Reason: Pinned}
-		} else {
+		if r.Worker == nil || s.ranks {
 			c = s.policy.Choose(d)
+		} else {
+			c = Choice{Candidate: d.Candidate(0), Blind: true}
 		}
-		if s.reserve(&p, d, c, c.Blind || r.Worker != nil || try == maxTries) {
+		force := c.Blind || try == maxTries
+		if r.Worker != nil {
+			c.Reason, c.Blind = Pinned, false
+		}
+		if s.reserve(&p, d, c, force) {
 			decisions.Put(d)
 			return p, nil
 		}
@@ -81,7 +87,7 @@ func (s *Selector) Pick(r Request) (p Pick, err error) {
 func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool) {
 	e := d.Entry(int(c.Candidate.index))
 	w := e.Worker()
-	p.Rank = d.Request.Rank.Or(load.NoRank)
+	p.Rank = d.Request.Rank.Or(c.rank())
 	tokens := d.Request.PromptTokens.Or(0)
 	if force {
 		p.Ticket = w.Reserve(p.Rank, tokens)

@@ -69,6 +69,21 @@ func (r *rotation) among(n int) int {
 	return below(r.turns.Add(1)*golden, n)
 }
 
+// start is where to begin among n places, of candidates or of their ranks.
+func (r *rotation) start(d *Decision, n int) int {
+	if d.some {
+		return r.among(n)
+	}
+	return int(r.next.Load() % uint64(n))
+}
+
+// chose says which place was chosen.
+func (r *rotation) chose(d *Decision, place int) {
+	if !d.some {
+		r.next.Store(uint64(place) + 1)
+	}
+}
+
 // minimum decides, for candidates that come one after another, whether the next
 // one takes the place of the best so far. It is small, and apart from that best,
 // so that both stay in registers: kept in one struct they would go through memory
@@ -105,13 +120,10 @@ func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest
 	n := d.Len()
 	var start int
 	var least minimum
-	switch {
-	case t == TiesRandom:
+	if t == TiesRandom {
 		least.state = d.random() | 1
-	case d.some:
-		start = r.among(n)
-	default:
-		start = int(r.next.Load() % uint64(n))
+	} else {
+		start = r.start(d, n)
 	}
 	// This is Candidate and Local, written out and cut down to what is compared:
 	// as calls they cost as much again as what they read.
@@ -140,8 +152,8 @@ func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest
 			break
 		}
 	}
-	if t == TiesRotate && !d.some {
-		r.next.Store(uint64(at) + 1)
+	if t == TiesRotate {
+		r.chose(d, at)
 	}
 	basis := Local
 	if !own {

@@ -34,7 +34,7 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	silence := time.AfterFunc(timeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 
-	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick.Worker, g.config.APIKey)
+	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick, g.config.APIKey)
 	if err != nil {
 		return failed(http.StatusBadGateway, err)
 	}

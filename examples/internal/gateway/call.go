@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -24,6 +25,7 @@ type call struct {
 	id     string
 	body   []byte
 	tokens load.Maybe[int64]
+	rank   load.Maybe[int] // that the client asks for
 	tried  []*load.Worker
 
 	// For the log.
@@ -50,18 +52,19 @@ func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, erro
 	// the body would look like one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	c.tokens = promptTokens(c.body)
+	c.rank = pinnedRank(r.Header, c.body)
 	return c, nil
 }
 
 // request is what the selector is to know of the call.
 func (c *call) request() selector.Request {
-	return selector.Request{ID: c.id, PromptTokens: c.tokens, Exclude: c.tried}
+	return selector.Request{ID: c.id, PromptTokens: c.tokens, Exclude: c.tried, Rank: c.rank}
 }
 
 // outgoing is the request to an engine. A client without an Authorization of its
 // own goes by the gateway's: the key, or else what the engine's URL holds.
-func (c *call) outgoing(ctx context.Context, w *load.Worker, key string) (*http.Request, error) {
-	u, err := url.Parse(w.URL())
+func (c *call) outgoing(ctx context.Context, pick selector.Pick, key string) (*http.Request, error) {
+	u, err := url.Parse(pick.Worker.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +81,9 @@ func (c *call) outgoing(ctx context.Context, w *load.Worker, key string) (*http.
 		return nil, err
 	}
 	out.Header = requestHeader(c.r, c.id)
+	if pick.Rank != load.NoRank {
+		out.Header.Set(rankHeader, strconv.Itoa(pick.Rank))
+	}
 	switch {
 	case out.Header.Get("Authorization") != "":
 	case key != "":
