@@ -1,10 +1,59 @@
 package load_test
 
 import (
+	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/tokenspeed"
 )
+
+// A host that drives a group of TokenSpeed ranks reserves a rank for each request
+// and hands on each message that the engines send.
+func ExampleConnector() {
+	table := load.NewTable(load.Config{})
+	conn := load.NewConnector(table.Add("group-0", ""), load.ConnectorConfig{Ranks: 2})
+
+	var summary tokenspeed.Summary // reused
+	receive := func(frames ...[]byte) error {
+		payload, err := tokenspeed.Split(frames)
+		if errors.Is(err, tokenspeed.ErrEngineDead) {
+			fmt.Println("lost:", conn.Fail(err))
+			return err
+		}
+		if err == nil {
+			err = summary.Decode(payload)
+		}
+		return conn.Observe(load.FromTokenSpeed(&summary, err))
+	}
+
+	r, err := conn.ReserveRank("vec-1", 1, 3) // or Reserve, which takes the least loaded one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Done()
+	r.Dispatched() // when it has been sent to rank r.Rank()
+
+	// The batch that ends the request, and says that 2 requests run and 5 wait.
+	batch, _ := hex.DecodeString("9eb34261746368546f6b656e49444f7574536c696d91a57665632d3191920a0b91a66c656e677468" +
+		"9103910291019192cbbfe0000000000000cbbfd000000000000091920a0b01020564cd0190")
+	if err := receive(batch); err != nil {
+		fmt.Println(err)
+	}
+	rank := conn.Status().Ranks[1]
+	fmt.Printf("its last word: running %v, waiting %v, KV usage %v\n", rank.Running, rank.Waiting, rank.KVUsage)
+	fmt.Printf("what counts: in flight %d, score %v\n", rank.InFlight, rank.Score)
+
+	other, _ := conn.Reserve("vec-2", 3)
+	defer other.Done()
+	_ = receive([]byte(tokenspeed.EngineDead))
+	// Output:
+	// its last word: running 2, waiting 5, KV usage 0.25
+	// what counts: in flight 0, score 0
+	// lost: [vec-2]
+}
 
 // A host with a transport of its own feeds the table itself.
 func ExampleTable() {
