@@ -58,7 +58,7 @@ type DecodeError struct {
 
 func (e *DecodeError) Error() string {
 	switch {
-	case e.Err == ErrFrameCount || e.Err == ErrEngineDead: // of frames, where no offset is
+	case e.Err == ErrEngineDead || e.Err == ErrFrameCount || e.Err == ErrPayloadSize: // concern no place
 		return fmt.Sprintf("tokenspeed: %v", e.Err)
 	case e.Field == "":
 		return fmt.Sprintf("tokenspeed: %v at byte %d", e.Err, e.Offset)

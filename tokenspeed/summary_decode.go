@@ -178,11 +178,12 @@ func (s *Summary) readLoad(p []byte, i int) (column, int, error) {
 		at[k] = i
 		n, next, err := msgpack.ReadCount(p, i)
 		if err != nil {
+			var fatal error
+			if next, fatal = msgpack.Skip(p, i); fatal != nil {
+				return c, i, fatal
+			}
 			if s.LoadErr == nil {
 				s.LoadErr = decodeError(p, c, i, err)
-			}
-			if next, err = msgpack.Skip(p, i); err != nil {
-				return c, i, err
 			}
 		}
 		v[k], i = int64(n), next
