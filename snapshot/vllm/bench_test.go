@@ -14,6 +14,13 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("reply", func(b *testing.B) {
 		benchmarkDecode(b, message(0, list(), nil, 1.5, list(7, nil, list(nil, true)), nil, nil, nil, nil))
 	})
+	b.Run("as-many-end-as-may", func(b *testing.B) {
+		ids := list()
+		for i := range MaxRequests {
+			ids = append(ids, fmt.Sprint(i))
+		}
+		benchmarkDecode(b, message(0, nil, nil, nil, nil, ids))
+	})
 	b.Run("all-of-256-end", func(b *testing.B) {
 		outputs, ids := list(), list()
 		for i := range 256 {

@@ -99,7 +99,12 @@ const (
 var reasonNames = [...]string{"running", "stop", "length", "abort", "error", "repetition", "other", "unsaid"}
 
 // String returns the name of the reason, such as "length".
-func (r FinishReason) String() string { return reasonNames[min(int(r), len(reasonNames)-1)] }
+func (r FinishReason) String() string {
+	if int(r) >= len(reasonNames) {
+		return "unknown"
+	}
+	return reasonNames[r]
+}
 
 // wireReasons are the reasons by their numbers on the wire.
 var wireReasons = [...]FinishReason{Stop, Length, Abort, Error, Repetition}

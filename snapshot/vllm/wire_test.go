@@ -96,7 +96,7 @@ var (
 func step(n int) []byte {
 	outputs, finished := list(), list()
 	for i := range n {
-		id := fmt.Sprintf("chatcmpl-%032x-%08x", i*0x9e3779b9, i)
+		id := fmt.Sprintf("chatcmpl-%032x-%08x", uint64(i)*0x9e3779b97f4a7c15, i)
 		o := out(id, nil, 151_000+i%1000)
 		if i%10 == 9 {
 			o[5] = i / 10 % 3
