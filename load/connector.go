@@ -26,6 +26,10 @@ type ConnectorConfig struct {
 	// FirstIndex is the index that the engine of rank 0 goes by. TokenSpeed counts
 	// on from its --zmq-engine-index.
 	FirstIndex int
+
+	// Rand says which rank begins; nil means math/rand/v2. A simulation brings its
+	// own.
+	Rand func() uint64
 }
 
 // Connector keeps the books of a group of data-parallel ranks whose requests one
@@ -99,6 +103,9 @@ var (
 // place is a new worker.
 func NewConnector(w *Worker, c ConnectorConfig) *Connector {
 	ranks := max(c.Ranks, 1)
+	if c.Rand == nil {
+		c.Rand = rand.Uint64
+	}
 	return &Connector{
 		worker:     w,
 		feed:       w.advertise(ranks, !c.Shared),
@@ -106,7 +113,7 @@ func NewConnector(w *Worker, c ConnectorConfig) *Connector {
 		firstIndex: c.FirstIndex,
 		requests:   make(map[string]held),
 		ranks:      make([]connectorRank, ranks),
-		next:       rand.IntN(ranks), // connectors that start together must not all begin with rank 0
+		next:       int(c.Rand() % uint64(ranks)), // connectors that start together must not all begin with rank 0
 	}
 }
 

@@ -52,7 +52,7 @@ func CacheAware(c CacheAwareConfig) Policy {
 		abs:       c.BalanceAbs.Or(32),
 		rel:       c.BalanceRel.Or(1.1),
 		ties:      c.Ties,
-		rotation:  newRotation(),
+		rotation:  new(rotation),
 	}
 }
 
@@ -110,7 +110,7 @@ func (p *cacheAware) leastOwner(d *Decision) (best Candidate) {
 	if p.ties == TiesRandom {
 		least.state = d.random() | 1
 	} else {
-		k = p.rotation.among(n)
+		k = p.rotation.among(d, n)
 	}
 	for range n {
 		if c := d.Candidate(int(d.owners[k])); least.take(c.Load, best.Load) {

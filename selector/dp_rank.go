@@ -24,7 +24,7 @@ const DPRankName = "dp_rank"
 //
 // With a load.Connector, which makes the same choice by itself within one group,
 // it is for choosing among several groups: see Connector.Register.
-func DPRank() Policy { return &dpRank{newRotation()} }
+func DPRank() Policy { return &dpRank{new(rotation)} }
 
 type dpRank struct{ rotation *rotation }
 

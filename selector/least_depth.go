@@ -13,7 +13,7 @@ type LeastDepthConfig struct {
 // the own requests that the report cannot have counted. One gateway in front of
 // its engines does well with it. Several, each with the same reports and blind
 // to the others' requests, all choose the same worker until the next report.
-func LeastDepth(c LeastDepthConfig) Policy { return &leastDepth{c, newRotation()} }
+func LeastDepth(c LeastDepthConfig) Policy { return &leastDepth{c, new(rotation)} }
 
 type leastDepth struct {
 	config   LeastDepthConfig

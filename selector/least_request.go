@@ -11,7 +11,7 @@ type LeastRequestConfig struct {
 // LeastRequest returns the policy that chooses the candidate with the fewest own
 // requests in flight. It uses nothing that engines report, so it is always on
 // the local basis: what most gateways do today.
-func LeastRequest(c LeastRequestConfig) Policy { return &leastRequest{c, newRotation()} }
+func LeastRequest(c LeastRequestConfig) Policy { return &leastRequest{c, new(rotation)} }
 
 type leastRequest struct {
 	config   LeastRequestConfig

@@ -6,19 +6,13 @@ const RoundRobinName = "round_robin"
 // RoundRobin returns the policy that gives each candidate its turn. It looks at
 // no load at all. Requests that restrict their candidates are spread evenly over
 // those, though not in strict turns.
-func RoundRobin() Policy { return &roundRobin{newRotation()} }
+func RoundRobin() Policy { return &roundRobin{new(rotation)} }
 
 type roundRobin struct{ rotation *rotation }
 
 func (p *roundRobin) Name() string { return RoundRobinName }
 
 func (p *roundRobin) Choose(d *Decision) Choice {
-	n := d.Len()
-	var turn int
-	if d.some {
-		turn = p.rotation.among(n)
-	} else {
-		turn = int(p.rotation.next.Add(1) % uint64(n))
-	}
+	turn := p.rotation.turn(d, d.Len())
 	return Choice{Candidate: d.Candidate(turn), Reason: Turn, Blind: true}
 }

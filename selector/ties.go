@@ -2,7 +2,6 @@ package selector
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -47,34 +46,47 @@ func (t *Ties) UnmarshalText(b []byte) error {
 }
 
 // rotation is whose turn it is. It starts anywhere: selectors that are rebuilt, or
-// several that start at once, must not all begin with the first worker.
+// several that start at once, must not all begin with the first worker. The zero
+// rotation has not started.
 type rotation struct {
-	next  atomic.Uint64 // candidate whose turn it is, where all take part
+	next  atomic.Uint64 // candidate whose turn it is, where all take part; 0 before the start
 	turns atomic.Uint64 // taken where only some do
 }
 
-func newRotation() *rotation {
-	r := new(rotation)
-	r.next.Store(rand.Uint64() >> 1) // with room to count up
-	r.turns.Store(rand.Uint64())
-	return r
+// begin starts a rotation at a place of the selector's random source.
+func (r *rotation) begin(d *Decision) {
+	if r.next.Load() == 0 {
+		r.turns.CompareAndSwap(0, d.random())
+		r.next.CompareAndSwap(0, max(d.random()>>1, 1)) // with room to count up
+	}
+}
+
+// start is where to begin among n places, of candidates or of their ranks.
+func (r *rotation) start(d *Decision, n int) int {
+	if d.some {
+		return r.among(d, n)
+	}
+	r.begin(d)
+	return int(r.next.Load() % uint64(n))
 }
 
 // among returns whose turn it is among n candidates that are not always the same.
 // A plain count would resonate with how they alternate: two kinds of requests by
 // turns, each with two workers of its own, would leave one of either two without
 // any. Multiples of the golden ratio are even over every regular subsequence.
-func (r *rotation) among(n int) int {
+func (r *rotation) among(d *Decision, n int) int {
+	r.begin(d)
 	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio
 	return below(r.turns.Add(1)*golden, n)
 }
 
-// start is where to begin among n places, of candidates or of their ranks.
-func (r *rotation) start(d *Decision, n int) int {
+// turn is start for whoever takes the place whatever stands there.
+func (r *rotation) turn(d *Decision, n int) int {
 	if d.some {
-		return r.among(n)
+		return r.among(d, n)
 	}
-	return int(r.next.Load() % uint64(n))
+	r.begin(d)
+	return int((r.next.Add(1) - 1) % uint64(n))
 }
 
 // chose says which place was chosen.

@@ -170,7 +170,7 @@ func TestTheLeastLoadedIsWhatComparingAllCandidatesGives(t *testing.T) {
 		for i := range d.Len() {
 			lowest, highest = min(lowest, candidate(i).Load), max(highest, candidate(i).Load)
 		}
-		best, top := newRotation().least(d, ties, own)
+		best, top := new(rotation).least(d, ties, own)
 		if best.Load != lowest || top != highest || best != candidate(int(best.index)) {
 			t.Fatalf("%v, ties %v, own %v: %+v and %d, want loads of %d and %d, and what the candidate is: %+v",
 				signal, ties, own, best, top, lowest, highest, candidate(int(best.index)))
@@ -181,11 +181,11 @@ func TestTheLeastLoadedIsWhatComparingAllCandidatesGives(t *testing.T) {
 func TestTurnsAmongSomeAreEvenOverRegularSubsequences(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
 		for _, stride := range []int{1, 2, 3, 4, 6, 8, 10} {
-			r := newRotation()
+			r, d := new(rotation), &Decision{random: rand.Uint64}
 			counts := make([]int, n)
 			const rounds = 600
 			for i := range rounds * stride {
-				if turn := r.among(n); i%stride == 0 {
+				if turn := r.among(d, n); i%stride == 0 {
 					counts[turn]++
 				}
 			}
