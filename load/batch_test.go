@@ -138,7 +138,7 @@ func TestEveryUnreadableMessageIsCountedByItsReason(t *testing.T) {
 		"truncated":    tokenSpeedBatch(t, slim14[:60]),
 		"ragged":       tokenSpeedBatch(t, slimRag),
 		"out_of_range": tokenSpeedBatch(t, slimOver),
-		"type":         vllmBatch(t, "c0"),
+		"nil":          vllmBatch(t, "c0"),
 	} {
 		if err := c.Observe(b); err == nil || c.Status().Dropped[want] != 1 {
 			t.Errorf("%v was counted as %v, want %s", err, c.Status().Dropped, want)
