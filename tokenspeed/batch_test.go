@@ -126,7 +126,7 @@ func TestABatchLooksIntoEveryColumn(t *testing.T) {
 		{list{}, ErrType, ErrType, nil},
 		{map[string]any{"a": 1}, ErrType, ErrType, ErrType},
 		{-1, ErrNegative, nil, ErrType},
-		{-1 << 62, ErrNegative, nil, ErrType},
+		{raw("\xd3\xc0\x00\x00\x00\x00\x00\x00\x00"), ErrNegative, nil, ErrType},
 		{0.5, ErrNotInteger, nil, ErrType},
 		{nan, ErrNotFinite, nil, ErrType},
 		{-inf, ErrNotFinite, nil, ErrType},
@@ -197,16 +197,23 @@ func TestIDsPointIntoThePayload(t *testing.T) {
 }
 
 func TestWhatABatchHandsOutCannotGrowIntoItsNeighbour(t *testing.T) {
+	payload := wire(two()...)
 	var b Batch
-	if err := b.Decode(wire(two()...)); err != nil {
+	if err := b.Decode(payload); err != nil {
 		t.Fatal(err)
 	}
 	r := b.At(0)
+	_ = append(r.ID, "xxxxxx"...)
+	_ = append(b.Finished[0], "xxxxxx"...)
+	_ = append(b.At(1).FinishText, "xxxxxx"...)
 	_ = append(r.OutputIDs, 99)
 	_ = append(r.Logprobs, 99)
 	_ = append(r.LogprobIDs, 99)
 	if r := b.At(1); r.OutputIDs[0] != 20 || r.Logprobs[0] != -0.5 || r.LogprobIDs[0] != 20 {
 		t.Errorf("%+v", r)
+	}
+	if !bytes.Equal(payload, wire(two()...)) {
+		t.Error("the payload has changed")
 	}
 }
 

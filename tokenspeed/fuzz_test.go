@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/tinylib/msgp/msgp"
 )
@@ -226,12 +227,8 @@ func within(b, p []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	for i := range p {
-		if &p[i] == &b[0] {
-			return len(b) <= len(p)-i
-		}
-	}
-	return false
+	offset := uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&p[0]))
+	return offset <= uintptr(len(p)-len(b))
 }
 
 // FuzzSummary decodes two payloads into one Summary, and the second into a fresh

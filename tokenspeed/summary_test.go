@@ -302,7 +302,7 @@ func TestAnErrorNamesTheOffendingValue(t *testing.T) {
 		{"a rank that is a string", with(colEngineIndex, "0"), DecodeError{index, "engine_index", ErrType}},
 		{"a rank that no identity is long enough for", with(colEngineIndex, MaxEngineIndex+1), DecodeError{index, "engine_index", ErrOutOfRange}},
 		{"a rank of 2^63-1", with(colEngineIndex, raw("\xcf\x7f\xff\xff\xff\xff\xff\xff\xff")), DecodeError{index, "engine_index", ErrOutOfRange}},
-		{"a rank of 2^32", with(colEngineIndex, 1<<32), DecodeError{index, "engine_index", ErrOutOfRange}},
+		{"a rank of 2^32", with(colEngineIndex, uint64(1<<32)), DecodeError{index, "engine_index", ErrOutOfRange}},
 		{"something after the array", append(wire(two()...), 0xc0), DecodeError{end, "", ErrTrailingBytes}},
 		{"a later element that is cut", append([]byte{0x9f}, wire(two()...)[1:]...), DecodeError{end, "", ErrTruncated}},
 		{"a later element nested too deeply", wire(append(two(), nested(33))...), DecodeError{end, "", ErrTooDeep}},

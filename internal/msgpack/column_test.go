@@ -56,6 +56,9 @@ func TestAColumnOfStringsRefersToThePayload(t *testing.T) {
 	if next, err := SkipStrings(p, 0, 5); err != nil || next != end {
 		t.Errorf("skipped up to %d, %v", next, err)
 	}
+	for _, s := range got {
+		_ = append(s, 'y') // must not reach what follows
+	}
 	p[2] = 'x'
 	if want := "|x|b|c|d"; string(slices.Concat(got[0], []byte("|"), got[1], []byte("|"), got[2], []byte("|"), got[3], []byte("|"), got[4])) != want {
 		t.Errorf("got %q, want %s", got, want)

@@ -3,6 +3,7 @@ package msgpack
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/tinylib/msgp/msgp"
 )
@@ -162,18 +163,19 @@ func ReadAmount(p []byte, i int) (uint64, int, error) {
 	return 0, i, wrongType(b)
 }
 
-// ReadString reads a string without copying it.
+// ReadString reads a string without copying it. Its capacity ends where it does,
+// so that appending to it does not write into the payload.
 func ReadString(p []byte, i int) ([]byte, int, error) {
 	b := p[i:]
 	// Names and ids are short: as in ReadNumbers, the forms that they have are
 	// read in place.
 	if len(b) > 0 && b[0]&0xe0 == leadFixstr {
 		if end := 1 + int(b[0]&0x1f); end <= len(b) {
-			return b[1:end], i + end, nil
+			return b[1:end:end], i + end, nil
 		}
 	} else if len(b) > 1 && b[0] == leadStr8 {
 		if end := 2 + int(b[1]); end <= len(b) {
-			return b[2:end], i + end, nil
+			return b[2:end:end], i + end, nil
 		}
 	}
 	if msgp.NextType(b) != msgp.StrType {
@@ -186,7 +188,7 @@ func ReadString(p []byte, i int) ([]byte, int, error) {
 	if err != nil {
 		return nil, i, ErrTruncated
 	}
-	return s, len(p) - len(rest), nil
+	return slices.Clip(s), len(p) - len(rest), nil
 }
 
 // ReadArrayHeader returns how many elements follow. A header that claims more
