@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// FuzzOutputs decodes two messages into one Outputs. Each has to be read as by
-// the naive decoder, and the first must not show in the second.
+// FuzzOutputs decodes a message between two others into one Outputs. Each has to
+// be read as by the naive decoder, and none must show in the next.
 func FuzzOutputs(f *testing.F) {
-	busy := step(40)
 	for _, payload := range seeds(f) {
-		f.Add(busy, payload)
-		f.Add(payload, busy)
+		f.Add(payload)
 	}
-	f.Fuzz(func(t *testing.T, first, second []byte) {
+	busy := step(20)
+	f.Fuzz(func(t *testing.T, payload []byte) {
 		var o Outputs
-		checkDecode(t, &o, first)
-		checkDecode(t, &o, second)
+		checkDecode(t, &o, busy)
+		checkDecode(t, &o, payload)
+		checkDecode(t, &o, busy)
 	})
 }
 
