@@ -8,7 +8,9 @@ package tokenspeed
 //	 kv_active_pages, kv_total_pages]
 //
 // The first eight after the tag are columns, with one element for each request.
-// A Batch is either decoded into or filled with Add.
+// A Batch is either decoded into or filled with Add. Its Summary follows from
+// both; decoding into that alone would leave it with the requests of another
+// batch.
 type Batch struct {
 	Summary
 

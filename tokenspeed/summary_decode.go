@@ -63,7 +63,7 @@ func (s *Summary) decode(p []byte, start *offsets) (c column, i int, err error) 
 		}
 	}
 	if length < minElements {
-		return column(length), 0, ErrTooShort
+		return column(length), 0, ErrTooShort // the first column that is missing
 	}
 	s.Elements = length
 
@@ -102,18 +102,15 @@ func (s *Summary) decode(p []byte, start *offsets) (c column, i int, err error) 
 		}
 		s.EngineIndex, i = int(index), next
 	}
-	rest := length - indexElements
+	rest := length - indexElements // elements that are not known here, or of a load that is not whole
 	if length >= loadElements {
 		if c, i, err = s.readLoad(p, i); err != nil {
 			return c, i, err
 		}
 		rest = length - loadElements
 	}
-	for range rest {
-		at := i
-		if i, err = msgpack.Skip(p, i); err != nil {
-			return colTag, at, err
-		}
+	if i, err = msgpack.SkipValues(p, i, rest); err != nil {
+		return colTag, i, err
 	}
 	if i != len(p) {
 		return colTag, i, ErrTrailingBytes
