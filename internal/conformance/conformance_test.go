@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,9 +10,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -553,45 +549,4 @@ func (g *gateway) untilPolled(ok func() bool) {
 	defer wg.Wait()
 	defer close(done)
 	g.until("poll", ok)
-}
-
-// The golden files of package snapshot are what the engine's encoders write
-// today.
-func TestGoldenFilesAreWhatTheEngineWrites(t *testing.T) {
-	const committed = "../../snapshot/testdata"
-	out := t.TempDir()
-	cmd := exec.Command(setting(t, "PLIMSOLL_PYTHON"), filepath.Join(committed, "generate.py"), "--sglang", setting(t, "PLIMSOLL_SGLANG"), "--out", out)
-	if msg, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, msg)
-	}
-	files, err := os.ReadDir(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 {
-		t.Fatal("nothing was generated")
-	}
-	for _, f := range files {
-		got, err := os.ReadFile(filepath.Join(out, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := os.ReadFile(filepath.Join(committed, f.Name()))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		if bytes.Equal(got, want) {
-			t.Logf("%s: %d bytes, the same", f.Name(), len(got))
-			continue
-		}
-		g, w := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
-		for i := range min(len(g), len(w)) {
-			if !bytes.Equal(g[i], w[i]) {
-				t.Errorf("%s:%d\n got %.300s\nwant %.300s", f.Name(), i+1, g[i], w[i])
-				break
-			}
-		}
-		t.Errorf("%s: generated %d lines, committed are %d", f.Name(), len(g), len(w))
-	}
 }

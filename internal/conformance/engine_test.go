@@ -37,7 +37,7 @@ func setting(t *testing.T, name string) string {
 // the loading of its modules.
 const answerTime = 60 * time.Second
 
-// engine is one process that runs publisher.py.
+// engine is one process of Python that runs an engine's code.
 type engine struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -47,10 +47,17 @@ type engine struct {
 	once    sync.Once
 }
 
+// startEngine runs the load publisher of an SGLang engine.
 func startEngine(t *testing.T) *engine {
 	t.Helper()
+	return startProcess(t, "publisher.py", "--sglang", setting(t, "PLIMSOLL_SGLANG"))
+}
+
+// startProcess runs a script of this folder until the end of the test.
+func startProcess(t *testing.T, script string, args ...string) *engine {
+	t.Helper()
 	e := &engine{t: t, answers: make(chan []byte)}
-	e.cmd = exec.Command(setting(t, "PLIMSOLL_PYTHON"), "publisher.py", "--sglang", setting(t, "PLIMSOLL_SGLANG"))
+	e.cmd = exec.Command(setting(t, "PLIMSOLL_PYTHON"), append([]string{script}, args...)...)
 	e.cmd.Stderr = &e.stderr
 	stdin, err := e.cmd.StdinPipe()
 	if err != nil {

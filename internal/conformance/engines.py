@@ -13,6 +13,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import logging
 import math
 import sys
 import types
@@ -45,6 +46,8 @@ class StandIn(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
+        if (module := f"{self.__name__}.{name}") in self.__spec__.loader.loaded:
+            return importlib.import_module(module)
         value = type(name, (Nothing,), {})
         setattr(self, name, value)
         return value
@@ -140,3 +143,16 @@ def write(folder, name, vectors):
     """Write a golden file, one vector a line."""
     lines = (json.dumps(plain(v), ensure_ascii=True, allow_nan=False) for v in vectors)
     folder.joinpath(name).write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def serve(operations):
+    """Carry out one command per line of standard input, as JSON, and answer each
+    with a line: {"error": ...} if it could not be done."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            answer = operations[command.pop("op")](**command)
+        except Exception as e:
+            logging.exception("command failed")
+            answer = {"error": f"{type(e).__name__}: {e}"}
+        print(json.dumps(plain(answer or {})), flush=True)
