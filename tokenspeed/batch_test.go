@@ -67,7 +67,7 @@ func TestTheReasonOfARequestIsItsTextWhereItHasOne(t *testing.T) {
 	var b Batch
 	for _, r := range []Request{
 		{FinishReason: Running}, {FinishReason: Stop}, {FinishReason: Length}, {FinishReason: Abort}, {FinishReason: OtherReason}, {FinishReason: 99},
-		{FinishReason: Stop, FinishText: []byte("content_filter")}, {FinishText: []byte("abort")},
+		{FinishReason: Stop, FinishText: []byte("content_filter")}, {FinishText: []byte("abort")}, {FinishReason: Length, FinishText: []byte{}},
 	} {
 		b.Add(r)
 	}
@@ -76,11 +76,11 @@ func TestTheReasonOfARequestIsItsTextWhereItHasOne(t *testing.T) {
 		r := b.At(i)
 		got = append(got, r.FinishReason.String()+"="+string(r.FinishText))
 	}
-	want := []string{"running=", "stop=stop", "length=length", "abort=abort", "other=other", "other=other", "other=content_filter", "abort=abort"}
+	want := []string{"running=", "stop=stop", "length=length", "abort=abort", "other=other", "other=other", "other=content_filter", "abort=abort", "length=length"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got, want := finished(&b.Summary), ":stop :length :abort :other :other :other :abort"; got != want {
+	if got, want := finished(&b.Summary), ":stop :length :abort :other :other :other :abort :length"; got != want {
 		t.Errorf("finished %q, want %q", got, want)
 	}
 	var again Batch

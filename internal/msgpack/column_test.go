@@ -56,8 +56,12 @@ func TestAColumnOfStringsRefersToThePayload(t *testing.T) {
 	if next, err := SkipStrings(p, 0, 5); err != nil || next != end {
 		t.Errorf("skipped up to %d, %v", next, err)
 	}
+	sent := string(p)
 	for _, s := range got {
-		_ = append(s, 'y') // must not reach what follows
+		_ = append(s, 'y')
+	}
+	if string(p) != sent {
+		t.Error("appending to a string has changed what follows it")
 	}
 	p[2] = 'x'
 	if want := "|x|b|c|d"; string(slices.Concat(got[0], []byte("|"), got[1], []byte("|"), got[2], []byte("|"), got[3], []byte("|"), got[4])) != want {

@@ -48,6 +48,43 @@ func TestSkippingFindsTheEndOfEveryValueUpToTheDepthLimit(t *testing.T) {
 	}
 }
 
+func TestAHeaderIsBelievedAsFarAsThereAreBytesForIt(t *testing.T) {
+	arrays := map[int][]string{ // by the number of elements, of a byte each
+		3:      {"\x93", "\xdc\x00\x03", "\xdd\x00\x00\x00\x03"},
+		0xffff: {"\xdc\xff\xff", "\xdd\x00\x00\xff\xff"},
+	}
+	for n, headers := range arrays {
+		for _, header := range headers {
+			p := []byte(header + strings.Repeat("\x00", n))
+			if got, i, err := ReadArrayHeader(p, 0); got != n || i != len(header) || err != nil {
+				t.Errorf("%x: %d, %d, %v", header, got, i, err)
+			}
+			if _, i, err := ReadArrayHeader(p[:len(p)-1], 0); i != 0 || err != ErrTruncated {
+				t.Errorf("%x one byte short: %d, %v", header, i, err)
+			}
+		}
+	}
+	for _, header := range []string{"\x83", "\xde\x00\x03", "\xdf\x00\x00\x00\x03"} {
+		p := []byte(header + strings.Repeat("\x00", 6))
+		if got, i, err := ReadMapHeader(p, 0); got != 3 || i != len(header) || err != nil {
+			t.Errorf("%x: %d, %d, %v", header, got, i, err)
+		}
+		if _, i, err := ReadMapHeader(p[:len(p)-1], 0); i != 0 || err != ErrTruncated {
+			t.Errorf("%x one byte short: %d, %v", header, i, err)
+		}
+	}
+	for _, header := range []string{"\xdd\xff\xff\xff\xff", "\xdd\x80\x00\x00\x00", "\xdc\x00", "\xdd\x00\x00"} {
+		if _, i, err := ReadArrayHeader([]byte(header), 0); i != 0 || err != ErrTruncated {
+			t.Errorf("%x: %d, %v", header, i, err)
+		}
+	}
+	for _, header := range []string{"\xdf\xff\xff\xff\xff", "\xdf\x80\x00\x00\x00", "\xde\x00", "\xdf\x00\x00"} {
+		if _, i, err := ReadMapHeader([]byte(header), 0); i != 0 || err != ErrTruncated {
+			t.Errorf("%x: %d, %v", header, i, err)
+		}
+	}
+}
+
 // FuzzSkip compares with msgp's own skipping, which differs in the depth it
 // goes to and nothing else, and SkipValues with as many calls of Skip.
 func FuzzSkip(f *testing.F) {
