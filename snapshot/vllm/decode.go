@@ -25,10 +25,9 @@ var positionNames = [numPositions]string{
 	"engine_index", "outputs", "scheduler_stats", "timestamp", "utility_output", "finished_requests", "wave_complete", "start_wave",
 }
 
-// Positions in an output. Before there were pooling outputs, the finish reason
-// stood where they are now.
+// Positions in an output, whose first element is the request id. Before there
+// were pooling outputs, the finish reason stood where they are now.
 const (
-	posRequestID       = 0
 	posNewTokenIDs     = 1
 	posOldFinishReason = 4
 	posFinishReason    = 5
@@ -279,7 +278,7 @@ func finishReason(p []byte, i int) (FinishReason, error) {
 // end lists a request as ended, unless it is already.
 func (o *Outputs) end(id []byte, reason FinishReason) {
 	var added bool
-	if o.Finished, added = o.ended.add(o.Finished, id[:len(id):len(id)]); added {
+	if o.Finished, added = o.ended.add(o.Finished, id); added {
 		o.Reasons = append(o.Reasons, reason)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -249,6 +250,24 @@ func TestAsManyEndedRequestsAsThereAreAreEachListedOnce(t *testing.T) {
 	}
 }
 
+func TestAnOlderSenderMayShowItsAgeLate(t *testing.T) {
+	outputs, want := list(), []string(nil)
+	for i := range 40 {
+		outputs = append(outputs, oldOut(fmt.Sprint("runs-", i), nil, 2))
+	}
+	for i := range 30 {
+		id := fmt.Sprint("ends-", i)
+		outputs, want = append(outputs, oldOut(id, 0, 2)), append(want, id)
+	}
+	var o Outputs
+	if err := o.Decode(batch(outputs...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := readingOf(&o).Finished; o.Requests != 70 || !slices.Equal(got, want) {
+		t.Errorf("of %d requests these have ended: %v", o.Requests, got)
+	}
+}
+
 func TestAsManyRequestsAsAreKeptAreTaken(t *testing.T) {
 	ids := wire(slices.Repeat(list(""), MaxRequests))
 	var o Outputs
@@ -262,7 +281,7 @@ func TestAsManyRequestsAsAreKeptAreTaken(t *testing.T) {
 }
 
 func TestEndedIDsPointIntoThePayload(t *testing.T) {
-	payload := message(1, list(out("one", 0, 1), out("two", nil)), nil, nil, nil, list("four"))
+	payload := message(1, list(out("one", 0, 1), out("two", nil)), nil, nil, nil, list(strings.Repeat("4", 100), strings.Repeat("5", 300)))
 	var o Outputs
 	if err := o.Decode(payload); err != nil {
 		t.Fatal(err)
@@ -285,7 +304,7 @@ func TestEndedIDsPointIntoThePayload(t *testing.T) {
 
 func TestAResetLetsGoOfThePayload(t *testing.T) {
 	var o Outputs
-	for _, payload := range [][]byte{step(300), batch(out("a", nil, 1), oldOut("b", 0, nil))} {
+	for _, payload := range [][]byte{step(300), batch(oldOut("a", nil, 1), oldOut("b", nil, 2), oldOut("c", 0, nil))} {
 		if err := o.Decode(payload); err != nil {
 			t.Fatal(err)
 		}
