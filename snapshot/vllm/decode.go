@@ -150,7 +150,9 @@ var errOldLayout = errors.New("finish reason in its old place")
 // readOutputs reads the outputs as newer engines write them, until one shows
 // that the sender is older: an integer where the finish reason was then, and now
 // is a tensor or nil. Then it starts again, because all outputs of a message are
-// alike, and what is a finish reason now was a stop reason then.
+// alike, and what is a finish reason now was a stop reason then. A message that
+// shows nothing ends nothing in either layout: a stop reason never comes without
+// a finish reason.
 func (o *Outputs) readOutputs(p []byte, i int) (field string, next int, err error) {
 	n, i, err := readRequestsHeader(p, i)
 	if err != nil {
