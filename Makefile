@@ -5,7 +5,7 @@
 COUNT ?= 1
 BENCH ?= .
 BENCHTIME ?= 1s
-BENCHPKG ?= ./snapshot ./load ./selector
+BENCHPKG ?= ./snapshot ./snapshot/vllm ./tokenspeed ./load ./selector
 FUZZTIME ?= 60s
 SGLANG_VERSION ?= 0.5.23
 TESTFLAGS ?=
