@@ -1,0 +1,415 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+	"github.com/plimsoll-go/plimsoll/examples/internal/tswire"
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/tokenspeed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// standstill is a speed at which nothing finishes while a test looks on, and fast
+// what to set it to for everything to be done at once.
+const (
+	standstill = 1e-12
+	fast       = 1e4 / standstill
+)
+
+// patience bounds a wait for something that must happen. Nothing is concluded from
+// its length.
+const patience = 30 * time.Second
+
+func start(t *testing.T, c groupConfig) *group {
+	t.Helper()
+	c.inProcess, c.logger, c.progress = true, slog.New(slog.DiscardHandler), io.Discard
+	g, err := startGroup(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func newRequest(id string, output int64) tswire.Request {
+	return tswire.Request{ID: id, Prompt: []int64{1, 2, 3}, MaxNewTokens: output, Stream: true}
+}
+
+// inBackground sends requests to a rank, in their order, and returns what came of
+// them when it is called.
+func (g *group) inBackground(t *testing.T, ctx context.Context, rank int, requests ...tswire.Request) (wait func() []outcome) {
+	t.Helper()
+	outcomes := make([]outcome, len(requests))
+	var sent sync.WaitGroup
+	for i, q := range requests {
+		sent.Go(func() { outcomes[i] = g.do(ctx, q, rank) })
+	}
+	return func() []outcome { sent.Wait(); return outcomes }
+}
+
+// until waits for the truth about a rank.
+func (g *group) until(t *testing.T, rank int, running, waiting int64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		l := g.engine.Loads()[rank]
+		if l.Running == running && l.Waiting == waiting {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("rank %d is at %+v", rank, l)
+		}
+	}
+}
+
+// afterABurst has four requests end in one step of rank 0, and then 40 go through
+// the group one after another. It returns how many each rank got of those.
+func afterABurst(t *testing.T, believe bool) []int {
+	t.Helper()
+	const ranks, burst, chat = 4, 4, 40
+	g := start(t, groupConfig{ranks: ranks, believe: believe, speed: standstill})
+	// While the first is in the engine's step, the others can only be waiting: for
+	// one and the same step.
+	opener := g.inBackground(t, t.Context(), 0, newRequest("opener", 1))
+	g.until(t, 0, 1, 0)
+	var requests []tswire.Request
+	for i := range burst {
+		requests = append(requests, newRequest(fmt.Sprint("burst-", i), 3))
+	}
+	others := g.inBackground(t, t.Context(), 0, requests...)
+	g.until(t, 0, 1, burst)
+	if err := g.engine.SetSpeed(fast); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range slices.Concat(opener(), others()) {
+		if o.err != nil || o.left || o.rank != 0 {
+			t.Fatalf("%+v", o)
+		}
+	}
+	quiet := g.connector.Status().Ranks[0]
+	if n, _ := quiet.Running.Get(); n != burst || quiet.InFlight != 0 {
+		t.Fatalf("the last word of rank 0 is that %v run, and %d are in flight", quiet.Running, quiet.InFlight)
+	}
+	// The others speak once, too: of a rank that never has, a connector that shares
+	// it thinks what it thinks of the average one.
+	for rank := 1; rank < ranks; rank++ {
+		if o := g.do(t.Context(), newRequest(fmt.Sprint("first-", rank), 1), rank); o.err != nil {
+			t.Fatal(o.err)
+		}
+	}
+	got := make([]int, ranks)
+	for i := range chat {
+		o := g.do(t.Context(), newRequest(fmt.Sprint("chat-", i), 2), load.NoRank)
+		if o.err != nil || o.left {
+			t.Fatalf("%+v", o)
+		}
+		got[o.rank]++
+	}
+	return got
+}
+
+func TestQuietRankGetsItsShare(t *testing.T) {
+	if got := afterABurst(t, false); !slices.Equal(got, []int{10, 10, 10, 10}) {
+		t.Errorf("the ranks got %v", got)
+	}
+}
+
+func TestQuietRankWhoseLastWordIsBelievedIsShunned(t *testing.T) {
+	if got := afterABurst(t, true); got[0] != 0 {
+		t.Errorf("the ranks got %v", got)
+	}
+}
+
+func TestClientThatLeavesFreesItsRank(t *testing.T) {
+	g := start(t, groupConfig{ranks: 2, speed: standstill})
+	ctx, leave := context.WithCancel(t.Context())
+	wait := g.inBackground(t, ctx, 1, newRequest("a", 5))
+	g.until(t, 1, 1, 0)
+	if n := g.connector.Status().Ranks[1].InFlight; n != 1 {
+		t.Errorf("%d in flight", n)
+	}
+	leave()
+	if o := wait()[0]; !o.left || o.err != nil || o.rank != 1 {
+		t.Errorf("%+v", o)
+	}
+	g.until(t, 1, 0, 0)
+	if st := g.connector.Status(); st.InFlight != 0 || st.Aborted != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestRequestThatTheEngineRefusesFails(t *testing.T) {
+	g := start(t, groupConfig{ranks: 2})
+	if o := g.do(t.Context(), newRequest("a", 1<<40), load.NoRank); o.err == nil || o.left {
+		t.Errorf("%+v", o)
+	}
+	if st := g.connector.Status(); st.InFlight != 0 || st.Finished != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestEngineThatDiesFailsItsRequests(t *testing.T) {
+	g := start(t, groupConfig{ranks: 2, speed: standstill})
+	wait := g.inBackground(t, t.Context(), load.NoRank, newRequest("a", 5), newRequest("b", 5))
+	g.until(t, 0, 1, 0)
+	g.until(t, 1, 1, 0)
+	if err := g.engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range wait() {
+		if !errors.Is(o.err, tokenspeed.ErrEngineDead) || o.left {
+			t.Errorf("%+v", o)
+		}
+	}
+	if o := g.do(t.Context(), newRequest("c", 1), load.NoRank); !errors.Is(o.err, load.ErrDead) || o.rank != load.NoRank {
+		t.Errorf("afterwards: %+v", o)
+	}
+	if _, err := measure(t.Context(), g, little, io.Discard); !errors.Is(err, tokenspeed.ErrEngineDead) {
+		t.Errorf("measured all the same: %v", err)
+	}
+}
+
+// Nobody says that a rank is gone that was killed. It must not become the idle one
+// that gets everything.
+func TestKilledRankIsNotedWithTheNextRequest(t *testing.T) {
+	g := start(t, groupConfig{ranks: 2, speed: standstill})
+	wait := g.inBackground(t, t.Context(), 1, newRequest("a", 5))
+	g.until(t, 1, 1, 0)
+	if err := g.engine.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); g.frontend.Abort(0, "nothing") == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the killed rank still takes commands")
+		}
+	}
+	if o := g.do(t.Context(), newRequest("b", 1), 0); !errors.Is(o.err, tswire.ErrUnreachable) || o.rank != 0 {
+		t.Errorf("%+v", o)
+	}
+	if o := wait()[0]; !errors.Is(o.err, tswire.ErrUnreachable) {
+		t.Errorf("what was in flight: %+v", o)
+	}
+	if st := g.connector.Status(); st.InFlight != 0 || st.Dead == "" {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestMessageThatMakesNoSenseHarmsNobody(t *testing.T) {
+	worker := load.NewTable(load.Config{}).Add("group", "")
+	r := router{connector: load.NewConnector(worker, load.ConnectorConfig{Ranks: 2}), logger: slog.New(slog.DiscardHandler), calls: map[string]*call{}}
+	if _, err := r.connector.Reserve("a", 1); err != nil {
+		t.Fatal(err)
+	}
+	c := r.expect("a")
+	for _, frames := range [][][]byte{{}, {[]byte("nonsense")}, {{0xc0}, {}}} {
+		r.receive(frames)
+	}
+	if st := r.connector.Status(); st.InFlight != 1 || st.Batches != 0 || len(st.Dropped) == 0 {
+		t.Errorf("%+v", st)
+	}
+	var b tokenspeed.Batch
+	b.Add(tokenspeed.Request{ID: []byte("a"), OutputIDs: []int64{1}, FinishReason: tokenspeed.Stop})
+	b.Add(tokenspeed.Request{ID: []byte("b"), OutputIDs: []int64{1}, FinishReason: tokenspeed.Stop}) // nobody's
+	r.receive([][]byte{b.Append(nil)})
+	<-c.first
+	<-c.ended
+	if st := r.connector.Status(); c.err != nil || st.InFlight != 0 {
+		t.Errorf("%v, %+v", c.err, st)
+	}
+}
+
+// little is enough to see that everything works.
+var little = traffic{ranks: 2, seed: 1, burst: 4, length: 300 * time.Millisecond, rate: 20}
+
+func TestRun(t *testing.T) {
+	for _, believe := range []bool{false, true} {
+		var stdout, stderr bytes.Buffer
+		o := options{group: groupConfig{ranks: 2, inProcess: true, believe: believe}, traffic: little}
+		if err := run(t.Context(), o, &stdout, &stderr); err != nil {
+			t.Fatalf("%v\n%s", err, &stderr)
+		}
+		rows := regexp.MustCompile(`(?m)^ +[01] +\d+ +\d+\.\d% .*s$`).FindAllString(stdout.String(), -1)
+		if len(rows) != 2 || !strings.Contains(stdout.String(), "Time to the first token") {
+			t.Errorf("no two rows in\n%s", &stdout)
+		}
+		if !strings.Contains(stderr.String(), " 0.1s  in flight on each rank   ") {
+			t.Errorf("no news in\n%s", &stderr)
+		}
+	}
+}
+
+func TestRunWithRanksElsewhere(t *testing.T) {
+	said, stderr := io.Pipe()
+	engine := make(chan error, 1)
+	go func() {
+		defer io.Copy(io.Discard, said)
+		buf := make([]byte, 1024)
+		n, err := said.Read(buf)
+		endpoint := regexp.MustCompile(`tcp://\S+`).FindString(string(buf[:n]))
+		if err != nil || endpoint == "" {
+			engine <- fmt.Errorf("%q, %w", buf[:n], err)
+			return
+		}
+		e, err := simengine.StartTokenSpeed(t.Context(), simengine.Config{
+			Wire: simengine.WireTokenSpeed, Handshake: endpoint, Ranks: 2, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err == nil {
+			t.Cleanup(func() { e.Kill() })
+		}
+		engine <- err
+	}()
+	o := options{group: groupConfig{ranks: 2, handshake: "tcp://127.0.0.1:*"}, traffic: little}
+	err := run(t.Context(), o, io.Discard, stderr)
+	stderr.Close()
+	if err := errors.Join(err, <-engine); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunThatIsInterruptedEnds(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for _, inProcess := range []bool{true, false} {
+		o := options{group: groupConfig{ranks: 2, inProcess: inProcess, handshake: "tcp://127.0.0.1:*"}, traffic: little}
+		if err := run(ctx, o, io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
+			t.Errorf("in process %v: %v", inProcess, err)
+		}
+	}
+}
+
+func TestSameTrafficGivesTheSamePlan(t *testing.T) {
+	c := traffic{ranks: 4, seed: 7, burst: 64, start: time.Second, length: 5 * time.Second, rate: 3}
+	plan := c.plan()
+	if !reflect.DeepEqual(plan, c.plan()) {
+		t.Error("two plans of the same traffic differ")
+	}
+	if !slices.IsSortedFunc(plan, func(a, b request) int { return int(a.at - b.at) }) {
+		t.Error("the plan is out of order")
+	}
+	ids := map[string]bool{}
+	inAStep := 0
+	for i, r := range plan {
+		ids[r.id] = true
+		if !r.chat && i >= c.ranks {
+			inAStep += r.prompt
+		}
+		if r.chat && (r.at < c.start || r.at >= c.start+c.length || r.prompt > promptMost) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(ids) != len(plan) {
+		t.Errorf("%d ids for %d requests", len(ids), len(plan))
+	}
+	if inAStep /= c.ranks; inAStep > chunk {
+		t.Errorf("a burst of %d tokens on each rank does not end in one step", inAStep)
+	}
+}
+
+func TestIdleness(t *testing.T) {
+	status := func(inFlight ...int64) (ranks []load.ConnectorRankStatus) {
+		for _, n := range inFlight {
+			ranks = append(ranks, load.ConnectorRankStatus{InFlight: n})
+		}
+		return ranks
+	}
+	i := newIdleness(3)
+	for _, look := range []struct {
+		at    time.Duration
+		ranks []load.ConnectorRankStatus
+	}{
+		{0, status(0, 0, 1)},  // nobody has too much
+		{1, status(0, 1, 2)},  // from here on rank 0 is shunned
+		{3, status(0, 0, 1)},  // also while it does not show
+		{6, status(0, 0, 2)},  // rank 1, too
+		{9, status(1, 0, 2)},  // rank 0 is not any more, for its eight ticks up to the last look
+		{10, status(0, 0, 2)}, // and is again
+		{11, status(0, 1, 2)},
+	} {
+		i.look(look.at, look.ranks)
+	}
+	if want := []time.Duration{5, 4, 0}; !slices.Equal(i.longest, want) {
+		t.Errorf("%v, want %v", i.longest, want)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for _, tt := range []struct {
+		believed bool
+		idle     time.Duration // of rank 1
+		want     string
+	}{
+		{false, time.Second, "Every rank got its share"},
+		{true, 6 * time.Second, "Shunned: 1."},
+		{true, time.Second, "No rank was left alone"},
+		{false, 6 * time.Second, "Left alone for long: 1."},
+	} {
+		r := result{traffic: traffic{length: 8 * time.Second}, believed: tt.believed, ranks: []rankResult{{}, {idle: tt.idle}}}
+		if got := r.verdict(); !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: %s", tt, got)
+		}
+	}
+}
+
+func TestRequestThatFailedFailsTheRun(t *testing.T) {
+	cause := errors.New("cause")
+	r := newResult(traffic{ranks: 1}, []request{{chat: true}, {chat: true}},
+		[]outcome{{rank: load.NoRank, err: cause}, {rank: 0, first: time.Second}},
+		load.ConnectorStatus{Ranks: make([]load.ConnectorRankStatus, 1)}, newIdleness(1))
+	if err := r.err(); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	if r.chat != 1 || r.first50 != time.Second {
+		t.Errorf("%+v", r)
+	}
+	var table strings.Builder
+	r.print(&table)
+	if !strings.Contains(table.String(), "none") || !strings.Contains(table.String(), "says little") {
+		t.Errorf("a rank that never spoke has a last word, or a failed run a meaning:\n%s", &table)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	o, err := parse(strings.Fields("-ranks 8 -zero=false -time 3s -burst 7 -rate 2.5 -seed 9"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := options{
+		group:   groupConfig{ranks: 8, inProcess: true, believe: true, handshake: "tcp://127.0.0.1:5570"},
+		traffic: traffic{ranks: 8, seed: 9, burst: 7, start: time.Second, length: 3 * time.Second, rate: 2.5},
+	}
+	if o != want {
+		t.Errorf("%+v, want %+v", o, want)
+	}
+	o, err = parse(strings.Fields("-engines 3 -handshake tcp://127.0.0.1:1"), io.Discard)
+	if err != nil || o.group.inProcess || o.group.ranks != 3 || o.traffic.ranks != 3 || o.group.handshake != "tcp://127.0.0.1:1" || o.group.believe {
+		t.Errorf("%+v, %v", o, err)
+	}
+	for _, args := range []string{"-ranks 1", "-ranks 65", "-engines -1", "-rate 0", "-rate NaN", "-burst -1", "-time -1s", "extra", "-zero=perhaps"} {
+		if o, err := parse(strings.Fields(args), io.Discard); err == nil {
+			t.Errorf("%s was accepted: %+v", args, o)
+		}
+	}
+	if _, err := parse([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("%v", err)
+	}
+}
