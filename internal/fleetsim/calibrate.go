@@ -1,0 +1,63 @@
+package fleetsim
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim/trace"
+)
+
+// Saturated returns how long a fleet takes for all requests of a trace if they
+// come at once and the WorkLeft oracle spreads them.
+func Saturated(t *trace.Trace, engines []EngineConfig) (time.Duration, error) {
+	r, err := Run(Config{Trace: t.AtOnce(), Engines: engines, Chooser: WorkLeft})
+	if err != nil {
+		return 0, err
+	}
+	return r.End, nil
+}
+
+// Calibrations remembers Saturated. The zero value is ready to use, from any
+// goroutine.
+type Calibrations struct {
+	mu    sync.Mutex
+	known map[uint64]time.Duration
+}
+
+var calibrationSeed = maphash.MakeSeed()
+
+// AtLoad returns the trace with its arrivals at such a rate that they bring so
+// much work as is that share of what the fleet does when Saturated.
+func (c *Calibrations) AtLoad(t *trace.Trace, engines []EngineConfig, load float64) (*trace.Trace, error) {
+	var h maphash.Hash
+	h.SetSeed(calibrationSeed)
+	maphash.WriteComparable(&h, len(t.Requests))
+	for _, r := range t.Requests {
+		maphash.WriteComparable(&h, [2]int{r.Prompt, r.Output})
+		for _, b := range r.Blocks {
+			maphash.WriteComparable(&h, b)
+		}
+	}
+	for _, e := range engines {
+		maphash.WriteComparable(&h, e)
+	}
+	key := h.Sum64()
+
+	c.mu.Lock()
+	span, ok := c.known[key]
+	c.mu.Unlock()
+	if !ok {
+		var err error
+		if span, err = Saturated(t, engines); err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		if c.known == nil {
+			c.known = make(map[uint64]time.Duration)
+		}
+		c.known[key] = span
+		c.mu.Unlock()
+	}
+	return t.Over(time.Duration(float64(span) / load)), nil
+}

@@ -1,0 +1,104 @@
+package fleetsim_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim"
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim/trace"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+func policy(f func() selector.Policy) fleetsim.Policy {
+	return func(fleetsim.Gateway) selector.Policy { return f() }
+}
+
+var (
+	roundRobin   = policy(selector.RoundRobin)
+	leastRequest = policy(func() selector.Policy { return selector.LeastRequest(selector.LeastRequestConfig{}) })
+	leastDepth   = policy(func() selector.Policy { return selector.LeastDepth(selector.LeastDepthConfig{}) })
+	powerOfTwo   = policy(selector.PowerOfTwo)
+	random       = policy(selector.Random)
+)
+
+// mix is a trace at 95 % of what eight engines can do.
+func mix(t *testing.T, requests int, engines []fleetsim.EngineConfig) *trace.Trace {
+	t.Helper()
+	var c fleetsim.Calibrations
+	scaled, err := c.AtLoad(trace.Generate("mix", trace.Mix{Seed: 7, Requests: requests, BurstRate: 3}), engines, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scaled
+}
+
+func run(t *testing.T, c fleetsim.Config) *fleetsim.Result {
+	t.Helper()
+	r, err := fleetsim.Run(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// One engine: a step takes 10 ms and 1 ms for each prompt token, and the network
+// 1 ms either way.
+func TestTimesOfThreeRequestsOnOneEngine(t *testing.T) {
+	ms := time.Millisecond
+	engine := fleetsim.EngineConfig{
+		Base: 10 * ms, PrefillPerToken: ms, PerRequest: 2 * ms, PerKVToken: time.Microsecond, ChunkTokens: 30,
+	}
+	requests := []trace.Request{
+		{At: 0, Prompt: 20, Output: 2},
+		{At: 5 * ms, Prompt: 25, Output: 3},
+		{At: 6 * ms, Prompt: 10, Output: 1},
+	}
+	r := run(t, fleetsim.Config{
+		Trace:   &trace.Trace{Requests: requests},
+		Engines: []fleetsim.EngineConfig{engine},
+		Chooser: leastRequest,
+	})
+	us := time.Microsecond
+	// Each step from when it begins, in milliseconds:
+	//   1.000  20 of the first                                    30
+	//  31.000  25 of the second, 5 of the third; first decodes    10+30+2+0.021
+	//  73.021  5 of the third; second decodes                     10+5+2+0.026
+	//  90.047  second decodes                                     10+2+0.027
+	want := [][2]time.Duration{
+		{32 * ms, 74021 * us},
+		{74021 * us, 103074 * us},
+		{91047 * us, 91047 * us},
+	}
+	for i, o := range r.Requests {
+		if o.FirstToken != want[i][0] || o.Over != want[i][1] {
+			t.Errorf("request %d: first token at %v, over at %v, want %v", i, o.FirstToken, o.Over, want[i])
+		}
+	}
+}
+
+func TestEqualConfigsGiveEqualResults(t *testing.T) {
+	engines := fleetsim.Fleet(8, fleetsim.EngineConfig{})
+	tr := mix(t, 2000, engines)
+	for name, chooser := range map[string]fleetsim.Chooser{
+		"round_robin": roundRobin, "least_request": leastRequest, "least_depth": leastDepth, "power_of_two": powerOfTwo,
+		"random": random, "instant": fleetsim.Instant, "work_left": fleetsim.WorkLeft,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fleetsim.Config{Seed: 3, Trace: tr, Engines: engines, Chooser: chooser, Gateways: 3}
+			if a, b := run(t, c), run(t, c); !reflect.DeepEqual(a, b) {
+				t.Error("two runs of one config differ")
+			}
+		})
+	}
+}
+
+func TestEveryRequestEnds(t *testing.T) {
+	engines := fleetsim.Fleet(8, fleetsim.EngineConfig{})
+	r := run(t, fleetsim.Config{Trace: mix(t, 2000, engines), Engines: engines, Chooser: leastDepth, Gateways: 4})
+	for i, o := range r.Requests {
+		if o.Failed || o.FirstToken <= o.Arrived || o.Over < o.FirstToken || o.Attempts != 1 {
+			t.Fatalf("request %d: %+v", i, o)
+		}
+	}
+}
