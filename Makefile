@@ -37,7 +37,7 @@ bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
 fuzz: deps ## run every fuzz target for FUZZTIME
 	@.ci/fuzz.sh $(FUZZTIME)
 
-conformance: deps ## run the engine's own publisher against the subscriber (SGLANG_VERSION=)
+conformance: deps ## run the engines' own publishers and encoders against this library (SGLANG_VERSION=)
 	@SGLANG_VERSION='$(SGLANG_VERSION)' .ci/conformance.sh
 
 lint: deps ## check formatting, go vet and staticcheck

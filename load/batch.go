@@ -28,8 +28,10 @@ type Batch struct {
 // the error of its Decode: of a ragged one the ends that can be trusted, of any
 // other that failed nothing but the error.
 //
-// Pages are its unit of KV cache. Depending on its version, the running requests
-// include those that wait.
+// Pages are its unit of KV cache. Depending on its version (0.1.1 for one), the
+// running requests include those that wait. Nothing on the wire tells, so a queue
+// counts twice there; where all requests are ours that can only make a rank that
+// queues look worse.
 func FromTokenSpeed(s *tokenspeed.Summary, err error) Batch {
 	switch {
 	case errors.Is(err, tokenspeed.ErrRagged):
