@@ -13,7 +13,7 @@ TESTFLAGS ?=
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 
-.PHONY: help deps demo test bench fuzz conformance lint fmt tidy ci
+.PHONY: help deps demo ranks test bench fuzz conformance lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ deps: ## check Go, and install a C compiler and libzmq where they are missing
 
 demo: deps ## compare the policies on simulated engines (ARGS=-short: quicker; KEEP=1: leave it running)
 	cd examples && go run ./demo $(if $(KEEP),-keep) $(ARGS)
+
+ranks: deps ## show what becomes of an idle rank (ARGS=-zero=false: its last word is believed)
+	cd examples && go run ./ranks $(ARGS)
 
 # The race detector needs cgo on most platforms, and is not there on all. With
 # CGO_ENABLED=0 in the environment, what needs cgo is left out.

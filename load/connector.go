@@ -49,6 +49,9 @@ type ConnectorConfig struct {
 // The loads go to the worker's place in its table, and the requests into its
 // books, so selectors, views and status see the worker like any other.
 //
+// A rank that cannot be reached any more looks idle, and is reserved for every
+// request: a host whose send fails for good calls Fail.
+//
 // All methods may be called from any goroutine and do not block on any engine.
 type Connector struct {
 	// immutable
