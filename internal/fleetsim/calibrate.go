@@ -8,14 +8,24 @@ import (
 	"github.com/plimsoll-go/plimsoll/internal/fleetsim/trace"
 )
 
-// Saturated returns how long a fleet takes for all requests of a trace if they
-// come at once and the WorkLeft oracle spreads them.
+// Saturated returns how long a fleet works on the requests of a trace when it
+// always has enough of them to fill its batches: the time by which a second helping
+// of the same requests prolongs what all ranks do, on average, when all requests
+// come at once and the WorkLeft oracle spreads them. The time to the end of one
+// helping would be too long: towards the end the batches run empty, and the last
+// long answers are made one by one.
 func Saturated(t *trace.Trace, engines []EngineConfig) (time.Duration, error) {
-	r, err := Run(Config{Trace: t.AtOnce(), Engines: engines, Chooser: WorkLeft})
-	if err != nil {
-		return 0, err
+	var spent [2]time.Duration
+	for i := range spent {
+		r, err := Run(Config{Trace: t.Fit((i + 1) * len(t.Requests)).AtOnce(), Engines: engines, Chooser: WorkLeft})
+		if err != nil {
+			return 0, err
+		}
+		for _, k := range r.Ranks {
+			spent[i] += k.Stepping / time.Duration(len(r.Ranks))
+		}
 	}
-	return r.End, nil
+	return spent[1] - spent[0], nil
 }
 
 // Calibrations remembers Saturated. The zero value is ready to use, from any

@@ -81,7 +81,9 @@ func (r *rank) instantCost(f *flight) float64 {
 }
 
 // workLeft is how long it takes to work off what is there and the request: its
-// prompts, and its tokens, of which a step makes as many as there is room for.
+// prompts, and its tokens with their share of a full batch. Not of the batch that
+// there is: then the last long answer on a rank that is nearly idle would look like
+// a lot of work, though any number of others could be made along with it.
 func (r *rank) workLeft(f *flight) float64 {
 	c := r.config
 	uncached := float64(r.uncached(f))
@@ -89,8 +91,8 @@ func (r *rank) workLeft(f *flight) float64 {
 	requests := float64(r.requests()+r.wire) + 1
 	outputs := float64(r.outputTokens+r.wireOutput) + float64(f.output)
 	// Half of what an answer adds to its context is there on average.
-	context := (float64(r.kvUsed()) + prompts + outputs/2) / requests
-	batch := min(requests, float64(c.MaxRunning), max(float64(c.KVTokens)/context, 1))
+	context := (float64(r.kvUsed()+r.waitingTokens+r.wireTokens) + uncached + outputs/2) / requests
+	batch := min(float64(c.MaxRunning), max(float64(c.KVTokens)/context, 1))
 	perToken := float64(c.Base)/batch + float64(c.PerRequest) + context*float64(c.PerKVToken)
 	return (prompts*float64(c.PrefillPerToken) + outputs*perToken) / r.engine.speed
 }
