@@ -27,12 +27,12 @@ func Policies() []Named {
 		{selector.LeastDepthName, "lowest reported depth and own dispatches since", plain(func() selector.Policy {
 			return selector.LeastDepth(selector.LeastDepthConfig{})
 		})},
-		{VLLMDPName, "vLLM's score of data-parallel engines", VLLMDP},
-		{SMGLeastLoadName, "SMG's expected drain time of queued tokens and KV pressure", plain(SMGLeastLoad)},
-		{SMGLeastLoadOfTwoName, "of two random workers the one with the lower such score", plain(SMGLeastLoadOfTwo)},
-		{WeightedQueueKVName, "weighted scores of queue, KV cache and prefix, as in the Gateway API inference extension", plain(WeightedQueueKV)},
+		{VLLMDPName, "vLLM: score of its data-parallel client", VLLMDP},
+		{SMGLeastLoadName, "SMG: shortest time to drain the queued tokens, plus KV pressure", plain(SMGLeastLoad)},
+		{SMGPowerOfTwoName, "SMG: of two random workers the one with the lower such score", plain(SMGPowerOfTwo)},
+		{WeightedQueueKVName, "Gateway API inference extension: weighted scores of queue, KV cache and prefix", plain(WeightedQueueKV)},
 		{LMetricName, "LMETRIC: new prefill tokens times batch size", plain(LMetric)},
-		{PrequalName, "Prequal: of the workers that are not hot the one with the shortest wait", plain(Prequal)},
+		{PrequalName, "Prequal: shortest wait of those without too many requests in flight", plain(Prequal)},
 		{FewestUnstartedName, "fewest own requests without a first token", plain(FewestUnstarted)},
 	}
 }

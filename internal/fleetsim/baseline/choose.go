@@ -1,18 +1,49 @@
 package baseline
 
 import (
-	"math"
-
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
-// least returns the candidate with the lowest score, any one of several.
-func least(d *selector.Decision, score func(i int) float64) (best int, lowest float64) {
+// group is the candidates that a rule compares: all, or two of them.
+type group struct {
+	n    int
+	two  bool
+	pair [2]int
+}
+
+func all(d *selector.Decision) group { return group{n: d.Len()} }
+
+// twoOf draws two different candidates at random, or one where there is no other.
+func twoOf(d *selector.Decision) group {
+	n := d.Len()
+	g := group{n: min(n, 2), two: true}
+	g.pair[0] = below(d.Random(), n)
+	if n > 1 {
+		g.pair[1] = below(d.Random(), n-1)
+		if g.pair[1] >= g.pair[0] {
+			g.pair[1]++
+		}
+	}
+	return g
+}
+
+// at returns the index of the k-th of the group.
+func (g *group) at(k int) int {
+	if g.two {
+		return g.pair[k]
+	}
+	return k
+}
+
+// least returns the index of the one with the lowest score, any one of several.
+func (g *group) least(d *selector.Decision, score func(i int) float64) (best int) {
+	var lowest float64
 	equals := 0
-	for i := range d.Len() {
+	for k := range g.n {
+		i := g.at(k)
 		switch s := score(i); {
-		case s < lowest || equals == 0:
+		case equals == 0 || s < lowest:
 			best, lowest, equals = i, s, 1
 		case s == lowest:
 			// The k-th of k equals stays with probability 1/k.
@@ -21,31 +52,16 @@ func least(d *selector.Decision, score func(i int) float64) (best int, lowest fl
 			}
 		}
 	}
-	return best, lowest
+	return best
 }
 
-// lessOfTwo draws two candidates and returns the one with the lower score.
-func lessOfTwo(d *selector.Decision, score func(i int) float64) (i int, s float64) {
-	n := d.Len()
-	i = below(d.Random(), n)
-	s = score(i)
-	if n > 1 {
-		j := below(d.Random(), n-1)
-		if j >= i {
-			j++
-		}
-		if other := score(j); other < s {
-			i, s = j, other
-		}
+// choice is that of the i-th candidate.
+func (g *group) choice(d *selector.Decision, i int) selector.Choice {
+	c := selector.Choice{Candidate: d.Candidate(i), Reason: selector.LeastLoaded}
+	if g.two {
+		c.Reason = selector.LessLoaded
 	}
-	return i, s
-}
-
-// chosen is the choice of the i-th candidate for its score.
-func chosen(d *selector.Decision, i int, score float64, why selector.Reason) selector.Choice {
-	c := d.Candidate(i)
-	c.Load = int64(min(math.Round(score), math.MaxInt32)) // for whoever reads the pick
-	return selector.Choice{Candidate: c, Reason: why}
+	return c
 }
 
 // below maps a random number to 0..n-1, evenly enough for any fleet.
@@ -53,34 +69,40 @@ func below(random uint64, n int) int {
 	return int((random >> 32) * uint64(n) >> 32)
 }
 
-// totals is what the ranks of a worker have reported, taken together.
+// meanPrompt is what a prompt of unknown length is taken to have, in tokens. It is
+// SMG's default.
+const meanPrompt = 1024
+
+// totals is what the ranks of a worker said last, taken together. What they did not
+// say is 0.
 type totals struct {
 	running, waiting int64
-	tokens           int64   // prompt tokens waiting; 0 where that is unknown
-	tokensKnown      bool    // of every rank with a queue
-	kv               float64 // mean usage of the KV cache, 0 where it is unknown
+	tokens           int64   // prompt tokens waiting
+	kv               float64 // mean usage of the KV cache
 }
 
-// reported returns the totals of a worker. They mean nothing, and ok is false, if it
-// is not trusted.
-func reported(e load.Entry) (t totals, ok bool) {
-	if !e.Trusted() {
-		return t, false
-	}
-	t.tokensKnown = true
-	for rank := range e.Ranks() {
+func lastReported(e load.Entry) (t totals) {
+	ranks := e.Ranks()
+	for rank := range ranks {
 		r, ok := e.Report(rank)
 		if !ok {
-			return t, false
+			continue
 		}
 		t.running += r.Running
 		t.waiting += r.Waiting
-		tokens, known := r.WaitingTokens.Get()
-		t.tokens += tokens
-		t.tokensKnown = t.tokensKnown && (known || r.Waiting == 0)
-		t.kv += r.KVUsage.Or(0) / float64(e.Ranks())
+		t.tokens += r.WaitingTokens.Or(0)
+		t.kv += r.KVUsage.Or(0) / float64(ranks)
 	}
-	return t, true
+	return t
+}
+
+// queuedTokens is the prompt tokens waiting or, on a wire that does not have them,
+// what that many waiting requests have on average.
+func (t *totals) queuedTokens() int64 {
+	if t.tokens > 0 {
+		return t.tokens
+	}
+	return t.waiting * meanPrompt
 }
 
 // cached returns how many tokens of the prompt a worker has in its cache.

@@ -6,8 +6,8 @@ import "github.com/plimsoll-go/plimsoll/selector"
 const LeastReportedDepthName = "least_reported_depth"
 
 // LeastReportedDepth returns least_depth without the correction for what was sent
-// since the report: the fewest requests running and waiting, as the engines last
-// said. It is the usual first attempt of whoever polls metrics. A worker that is not
+// since the report: the fewest requests running and waiting, as the engines said
+// last. It is what a gateway begins with that polls metrics. A worker that is not
 // trusted has the load that the selector's signal gives it.
 func LeastReportedDepth() selector.Policy { return leastReportedDepth{} }
 
@@ -16,11 +16,12 @@ type leastReportedDepth struct{}
 func (leastReportedDepth) Name() string { return LeastReportedDepthName }
 
 func (leastReportedDepth) Choose(d *selector.Decision) selector.Choice {
-	i, depth := least(d, func(i int) float64 {
+	g := all(d)
+	i := g.least(d, func(i int) float64 {
 		if e := d.Entry(i); e.Trusted() {
 			return float64(e.Depth())
 		}
 		return float64(d.Candidate(i).Load)
 	})
-	return chosen(d, i, depth, selector.LeastLoaded)
+	return g.choice(d, i)
 }

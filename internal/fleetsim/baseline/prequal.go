@@ -1,32 +1,61 @@
 package baseline
 
 import (
+	"math"
 	"slices"
 
+	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
 // PrequalName is the name of the policy Prequal.
 const PrequalName = "prequal"
 
-// Prequal returns the rule of "Load is not what you should balance: Introducing
-// Prequal" (Wydrowski et al., NSDI 2024). Of a pool of workers, those whose requests
-// in flight exceed a quantile of the pool are hot. The cold one with the least latency
-// is chosen; if all are hot, the one with the fewest requests in flight.
-func Prequal() selector.Policy { return prequal{} }
+// Prequal returns the hot-cold lexicographic rule of "Load is not what you should
+// balance: Introducing Prequal" (Wydrowski et al., NSDI 2024). Out of a pool of 16
+// workers, those with more requests in flight than the 2^-¼ quantile (0.84) of the
+// pool are hot. The least latency among the cold ones is chosen.
+//
+// There, every request sends three probes, and the pool holds the latest answers,
+// each good for a few choices and for one second. Here the reports are what is known
+// of the workers, however fast requests come, and the pool is 16 random workers that
+// have a fresh one; where fewer than two have, any worker is chosen, as there. The
+// requests in flight are those reported and those sent since, which there is the
+// correction of a probe that is used again. Latency there is the server's word, the
+// median of recent requests at such a number in flight. Engines report none, so it is
+// the time that the queued prompts and this one would take here, at the pace of
+// the engine's own counters where it reports those.
+func Prequal() selector.Policy { return new(prequal) }
 
-const (
-	prequalPool     = 16
-	prequalQuantile = 0.84 // 2^-¼
-)
+const prequalPool = 16
 
-type prequal struct{}
+// prequalQuantile is 2^-¼.
+var prequalQuantile = math.Pow(2, -0.25)
 
-func (prequal) Name() string { return PrequalName }
+type prequal struct {
+	since ledger // tokens, by worker
+}
 
-func (prequal) Choose(d *selector.Decision) selector.Choice {
+func (*prequal) Name() string { return PrequalName }
+
+func (p *prequal) Choose(d *selector.Decision) selector.Choice {
+	p.since.mu.Lock()
+	defer p.since.mu.Unlock()
+	prompt := d.Request.PromptTokens.Or(meanPrompt)
+	c, e := p.choose(d, prompt)
+	p.since.add(e, load.NoRank, prompt)
+	return c
+}
+
+func (p *prequal) choose(d *selector.Decision, prompt int64) (selector.Choice, load.Entry) {
 	var drawn [prequalPool]int
 	pool := draw(d, drawn[:0])
+	pool = slices.DeleteFunc(pool, func(i int) bool { return !d.Entry(i).Trusted() })
+	if len(pool) < 2 {
+		i := below(d.Random(), d.Len())
+		return selector.Choice{Candidate: d.Candidate(i), Reason: selector.Chance, Blind: true}, d.Entry(i)
+	}
+
 	var flights, sorted [prequalPool]int64
 	for k, i := range pool {
 		flights[k] = d.Candidate(i).Load
@@ -35,41 +64,56 @@ func (prequal) Choose(d *selector.Decision) selector.Choice {
 	slices.Sort(sorted[:len(pool)])
 	limit := sorted[int(prequalQuantile*float64(len(pool)-1))]
 
-	best, lowest := -1, 0.0
+	best, least := 0, math.Inf(1)
 	for k, i := range pool {
 		if flights[k] > limit {
 			continue
 		}
-		if wait := prequalWait(d, i); best < 0 || wait < lowest {
-			best, lowest = i, wait
+		// The pool is in random order, so the first of equals is any of them.
+		if l := p.latency(d.Entry(i), prompt); l < least {
+			best, least = i, l
 		}
 	}
-	c := d.Candidate(best)
-	return selector.Choice{Candidate: c, Reason: selector.LessLoaded}
+	return selector.Choice{Candidate: d.Candidate(best), Reason: selector.LeastLoaded}, d.Entry(best)
 }
 
-// draw draws candidates until the pool is full or holds all.
+// latency is how long the queued prompts and one more take a worker, in
+// microseconds.
+func (p *prequal) latency(e load.Entry, prompt int64) float64 {
+	t := lastReported(e)
+	tokens := t.queuedTokens() + p.since.sent(e, load.NoRank) + prompt
+	return float64(tokens) * perToken(e)
+}
+
+// perToken is how many microseconds a worker has spent on a prompt token so far.
+func perToken(e load.Entry) float64 {
+	var tokens, busy int64
+	for rank := range e.Ranks() {
+		if r, ok := e.Report(rank); ok {
+			tokens += r.PrefillTokens.Or(0)
+			busy += r.PrefillBusyUS.Or(0)
+		}
+	}
+	if tokens <= 0 || busy <= 0 {
+		return 50 // an 8 B model on an accelerator of 2023
+	}
+	return float64(busy) / float64(tokens)
+}
+
+// draw draws candidates, each once, until the pool is full or holds all.
 func draw(d *selector.Decision, pool []int) []int {
 	n := d.Len()
-	size := min(n, cap(pool))
-	// Floyd's way to draw without replacement.
-	for last := n - size; last < n; last++ {
-		i := below(d.Random(), last+1)
-		if slices.Contains(pool, i) {
-			i = last
+	for i := range n {
+		if len(pool) < cap(pool) {
+			pool = append(pool, i)
+		} else if k := below(d.Random(), i+1); k < len(pool) {
+			pool[k] = i
 		}
-		pool = append(pool, i)
+	}
+	// Reservoir sampling draws fairly, and leaves a bias in the order.
+	for k := len(pool) - 1; k > 0; k-- {
+		j := below(d.Random(), k+1)
+		pool[k], pool[j] = pool[j], pool[k]
 	}
 	return pool
-}
-
-// prequalWait is how long a worker's queue takes it, in prompt tokens.
-func prequalWait(d *selector.Decision, i int) float64 {
-	e := d.Entry(i)
-	own := e.Own()
-	t, ok := reported(e)
-	if !ok || !t.tokensKnown {
-		return float64(own.PendingTokens)
-	}
-	return float64(max(t.tokens, own.PendingTokens))
 }

@@ -1,48 +1,52 @@
 package baseline
 
 import (
+	"math"
+
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
-// Names of SMG's score by either choice.
+// The names of SMG's two policies.
 const (
-	SMGLeastLoadName      = "smg_least_load"
-	SMGLeastLoadOfTwoName = "smg_least_load_of_two"
+	SMGLeastLoadName  = "smg_least_load"
+	SMGPowerOfTwoName = "smg_power_of_two"
 )
 
-// SMGLeastLoad returns the policy least_load of SMG, the Shepherd Model Gateway that
-// SGLang's model gateway has become (lightseekorg/smg, model_gateway/src/policies/
+// SMGLeastLoad returns the policy least_load of SMG, the Shepherd Model Gateway
+// (smg-project/smg, once SGLang's model gateway: model_gateway/src/policies/
 // least_load.rs). The lowest score is chosen, in seconds:
 //
 //	(queued tokens + tokens sent since the report) / throughput + 0.15·kv/(1 − kv)
 //
-// The queued tokens are the uncached ones of the prompts that wait; where a wire has
-// none they are 0, as there. A worker without a fresh report is taken to have
-// 1,024 tokens for each own request in flight, and where none has one the fewest own
-// requests decide.
+// The queued tokens are the uncached ones of the prompts that wait, or 1,024 for each
+// waiting request where a report has no such tokens. A worker without a fresh report
+// has the score of the best one with a report, plus 1,024 tokens for each own request
+// in flight; where none has a report, the fewest own requests in flight decide.
 //
-// There, throughput is the tokens that the engine generates per second, by its own
-// word, and 2,000 where it does not say; reports have no such number here, so that it
-// is 2,000 always. There the first of equals is taken.
-func SMGLeastLoad() selector.Policy { return &smgLeastLoad{name: SMGLeastLoadName} }
+// There, throughput is the number of tokens that the engine generates per second, by
+// its own word, and 2,000 if it does not say; here it is 2,000 for all, since a
+// load.Report has no such number. A report counts as fresh there for three polls
+// of 10 s, and here for the table's window.
+func SMGLeastLoad() selector.Policy {
+	return &smgLeastLoad{name: SMGLeastLoadName, group: all}
+}
 
-// SMGLeastLoadOfTwo returns the policy that compares two random workers by the same
-// score, and not all of them.
-func SMGLeastLoadOfTwo() selector.Policy {
-	return &smgLeastLoad{name: SMGLeastLoadOfTwoName, two: true}
+// SMGPowerOfTwo returns the policy power_of_two of SMG (power_of_two.rs in the same
+// place): the better of two random workers by the score of SMGLeastLoad.
+func SMGPowerOfTwo() selector.Policy {
+	return &smgLeastLoad{name: SMGPowerOfTwoName, group: twoOf}
 }
 
 const (
-	smgKVWeight   = 0.15 // seconds
-	smgMeanPrompt = 1024 // tokens
-	smgThroughput = 2000 // tokens per second
-	smgFullKV     = 0.999
+	smgKVWeight   = 0.15  // seconds
+	smgThroughput = 2000  // tokens per second
+	smgFullKV     = 0.999 // what a full cache counts as
 )
 
 type smgLeastLoad struct {
-	name string
-	two  bool
+	name  string
+	group func(*selector.Decision) group
 
 	since ledger // tokens, by worker
 }
@@ -52,30 +56,34 @@ func (p *smgLeastLoad) Name() string { return p.name }
 func (p *smgLeastLoad) Choose(d *selector.Decision) selector.Choice {
 	p.since.mu.Lock()
 	defer p.since.mu.Unlock()
-	seen, _, _ := d.View().Trusted()
-	score := func(i int) float64 { return p.score(d.Entry(i), seen == 0) }
-	if p.two {
-		i, s := lessOfTwo(d, score)
-		return p.send(d, i, s, selector.LessLoaded)
-	}
-	i, s := least(d, score)
-	return p.send(d, i, s, selector.LeastLoaded)
-}
-
-func (p *smgLeastLoad) send(d *selector.Decision, i int, score float64, why selector.Reason) selector.Choice {
-	p.since.add(d.Entry(i), load.NoRank, d.Request.PromptTokens.Or(smgMeanPrompt))
-	return chosen(d, i, score, why)
-}
-
-func (p *smgLeastLoad) score(e load.Entry, dark bool) float64 {
-	t, ok := reported(e)
-	if !ok {
-		own, _ := e.InFlight()
-		if dark {
-			return float64(own)
+	g := p.group(d)
+	best, silent := math.Inf(1), 0
+	for k := range g.n {
+		if e := d.Entry(g.at(k)); !e.Trusted() {
+			silent++
+		} else {
+			best = min(best, p.wait(e))
 		}
-		return float64(own) * smgMeanPrompt / smgThroughput
 	}
+	i := g.least(d, func(i int) float64 {
+		e := d.Entry(i)
+		if e.Trusted() {
+			return p.wait(e)
+		}
+		own := float64(e.Own().InFlight)
+		if silent == g.n {
+			return own
+		}
+		return best + own*meanPrompt/smgThroughput
+	})
+	p.since.add(d.Entry(i), load.NoRank, d.Request.PromptTokens.Or(meanPrompt))
+	return g.choice(d, i)
+}
+
+// wait is the score of a worker with a fresh report.
+func (p *smgLeastLoad) wait(e load.Entry) float64 {
+	t := lastReported(e)
 	kv := min(t.kv, smgFullKV)
-	return float64(t.tokens+p.since.sent(e, load.NoRank))/smgThroughput + smgKVWeight*kv/(1-kv)
+	tokens := t.queuedTokens() + p.since.sent(e, load.NoRank)
+	return float64(tokens)/smgThroughput + smgKVWeight*kv/(1-kv)
 }

@@ -11,20 +11,22 @@ import (
 // VLLMDPName is the name of the policy VLLMDP.
 const VLLMDPName = "vllm_dp"
 
-// VLLMDP returns the rule by which vLLM's data-parallel clients, one in each of
-// several API servers, choose an engine core (DPLBAsyncMPClient in vllm/v1/engine/
-// core_client.py, 0.33). The lowest score is chosen, of
+// VLLMDP returns the rule by which the data-parallel clients of vLLM, one in each of
+// its API servers, choose an engine core (DPLBAsyncMPClient in
+// vllm/v1/engine/core_client.py of vLLM 0.33). The lowest score is chosen, of
 //
 //	max(clients·inflight, waiting + running) + 6·waiting·max(0, kv − ½)
 //
-// where inflight is the client's own, and waiting is as reported plus the number of
-// clients for each request that this client has sent there since: what it does,
-// the others are taken to do too. The scan begins at a place that depends on
-// the client and moves on with every request, and the first of equals is taken.
+// where inflight is the client's own, and waiting is as reported, plus the number of
+// clients for each request that this client has sent there since: what it does, the
+// others are taken to do too. The scan begins at a place that depends on the client
+// and moves on with every request, and the first of equals is taken. A report is
+// believed however old it is; an engine core without any counts as idle but for the
+// requests in flight.
 //
-// There, one coordinator collects the loads and sends all of them to all clients,
-// every 100 ms while they change; here each rank reports for itself. A rank without
-// a fresh report counts as idle, as it does there, but for the requests in flight.
+// There, a coordinator collects the loads after every step and sends those of all
+// engine cores to all clients at once, every 100 ms while they change; here each rank
+// reports for itself.
 func VLLMDP(g fleetsim.Gateway) selector.Policy {
 	return &vllmDP{clients: int64(max(g.Count, 1)), client: int64(g.Index), start: -1}
 }
@@ -56,7 +58,7 @@ func (p *vllmDP) Choose(d *selector.Decision) selector.Choice {
 
 	best, bestRank, bestTurn := 0, 0, 0
 	lowest := math.Inf(1)
-	turn := places - p.start // of the place that is looked at; the scan begins at turn 0
+	turn := places - p.start // of the place that is looked at, in the order of the scan
 	for i := range d.Len() {
 		e := d.Entry(i)
 		for rank := range ranksOf(e, only) {
@@ -74,20 +76,17 @@ func (p *vllmDP) Choose(d *selector.Decision) selector.Choice {
 	}
 	p.since.add(d.Entry(best), bestRank, 1)
 	p.start++
-	return chosen(d, best, lowest, selector.LeastLoaded).OnRank(bestRank)
+	return selector.Choice{Candidate: d.Candidate(best), Reason: selector.LeastLoaded}.OnRank(bestRank)
 }
 
 func (p *vllmDP) score(e load.Entry, rank int) float64 {
-	waiting := p.clients * p.since.sent(e, rank)
-	var running int64
-	var kv float64
-	if r, ok := e.Report(rank); ok && e.Trusted() {
-		waiting += r.Waiting
-		running = r.Running
-		kv = r.KVUsage.Or(0)
+	own := p.clients * e.OwnOn(rank).InFlight
+	r, ok := e.Report(rank)
+	if !ok {
+		return float64(own)
 	}
-	score := float64(max(p.clients*e.OwnOn(rank).InFlight, waiting+running))
-	return score + 6*float64(waiting)*max(0, kv-0.5)
+	waiting := r.Waiting + p.clients*p.since.sent(e, rank)
+	return float64(max(own, waiting+r.Running)) + 6*float64(waiting)*max(0, r.KVUsage.Or(0)-0.5)
 }
 
 // ranksOf is how many ranks of a worker can be chosen. One whose ranks are not known
