@@ -9,6 +9,7 @@ require (
 	github.com/plimsoll-go/plimsoll v0.0.0-00010101000000-000000000000
 	github.com/tinylib/msgp v1.6.5
 	go.uber.org/goleak v1.3.0
+	gonum.org/v1/gonum v0.17.0
 )
 
 require github.com/philhofer/fwd v1.2.0 // indirect

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim"
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim/baseline"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+// kind is what a contestant is there for.
+type kind string
+
+const (
+	oracle    kind = "oracle"    // the measure of all others
+	known     kind = "known"     // a rule of the field
+	candidate kind = "candidate" // must not be behind the known rules
+)
+
+// contestant is a way to choose workers, by name.
+type contestant struct {
+	Name string `json:"name"`
+	Kind kind   `json:"kind"`
+	Doc  string `json:"doc,omitempty"`
+
+	chooser fleetsim.Chooser // nil: its results were read from a file
+	again   bool             // runs also where its results are there
+}
+
+// noRules are the policies of the selector that take no part: they are made for
+// requests that the lab does not send, and without those equal another one.
+var noRules = []string{selector.CacheAwareName, selector.DPRankName}
+
+// contestants returns all that there are: the oracles, the baselines, and what else
+// the selector has.
+func contestants() []contestant {
+	all := []contestant{
+		ofOracle(fleetsim.Instant, "sees the true queues of all engines at each arrival"),
+		ofOracle(fleetsim.WorkLeft, "the same, and knows how long each answer will be"),
+	}
+	for _, b := range baseline.Policies() {
+		all = append(all, contestant{Name: b.Name, Kind: known, Doc: b.Doc, chooser: b.New})
+	}
+	for _, name := range selector.PolicyNames() {
+		if !slices.Contains(noRules, name) && !slices.Contains(namesOf(all), name) {
+			all = append(all, contestant{Name: name, Kind: candidate, Doc: "of package selector", chooser: ofSelector(name)})
+		}
+	}
+	return all
+}
+
+func ofOracle(o fleetsim.Oracle, doc string) contestant {
+	return contestant{Name: "oracle_" + o.String(), Kind: oracle, Doc: doc, chooser: o}
+}
+
+// ofSelector makes a policy of package selector for each gateway.
+func ofSelector(name string) fleetsim.Policy {
+	return func(g fleetsim.Gateway) selector.Policy {
+		p, err := selector.NewPolicy(name, configure(name, g))
+		if err != nil {
+			panic(err) // the names come from the selector, and the configurations from below
+		}
+		return p
+	}
+}
+
+// configure returns a policy's configuration. What is not here has none.
+func configure(name string, g fleetsim.Gateway) []byte {
+	if name != "least_work" {
+		return nil
+	}
+	config, _ := json.Marshal(struct {
+		Replica  int `json:"replica"`
+		Replicas int `json:"replicas"`
+	}{g.Index, g.Count})
+	return config
+}
+
+// choose returns the contestants with the given names, and the oracles, without
+// which there is nothing to compare with. Those that the earlier document has
+// results of come along, and only those that were named run again.
+func choose(all []contestant, names []string, earlier *document) ([]contestant, error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(c contestant) bool { return c.Name == name }) {
+			return nil, fmt.Errorf("no policy %q here, want some of %s", name, strings.Join(namesOf(all), ", "))
+		}
+	}
+	var chosen []contestant
+	for _, c := range all {
+		c.again = slices.Contains(names, c.Name)
+		if !c.again && c.Kind != oracle {
+			if earlier == nil || !slices.Contains(namesOf(earlier.Contestants), c.Name) {
+				continue
+			}
+			c.chooser = nil
+		}
+		chosen = append(chosen, c)
+	}
+	return chosen, nil
+}
+
+func namesOf(all []contestant) (names []string) {
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return names
+}

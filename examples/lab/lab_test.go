@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// lab runs the command, and returns what it printed.
+func runLab(t *testing.T, args ...string) string {
+	t.Helper()
+	t.Setenv(tracesEnv, "")
+	o, err := parse(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), o, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+var closingLine = regexp.MustCompile(`^lab (geomean \w+ \d+\.\d{3}|worst \w+ \d+\.\d{3} \S+)$`)
+
+func TestItEndsWithTwoLinesForEachPolicy(t *testing.T) {
+	out := runLab(t, "-engines", "2", "-gateways", "1,2", "-requests", "30", "-seeds", "2", "-policies", "random,least_request")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	lines = lines[len(lines)-8:]
+	for i, line := range lines {
+		name := []string{"oracle_instant", "oracle_work_left", "random", "least_request"}[i/2]
+		if !closingLine.MatchString(line) || !strings.Contains(line, " "+name+" ") {
+			t.Errorf("line %d from the end is %q, want one of %s", len(lines)-i, line, name)
+		}
+	}
+}
+
+func TestResultsAreTakenFromAnEarlierRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lab.json")
+	cell := []string{"-engines", "2", "-gateways", "2", "-requests", "30", "-seeds", "2"}
+	runLab(t, append(cell, "-policies", "random,least_request", "-json", file)...)
+	first, err := readDocument(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A number that no run gives shows that it did not run.
+	first.Cells[0].find("random").Seeds[0].TTFT.P99 = 1234
+	first.Cells[0].find("least_request").Seeds[0].TTFT.P99 = 1234
+	if err := first.write(file); err != nil {
+		t.Fatal(err)
+	}
+
+	runLab(t, append(cell, "-policies", "least_request", "-with", file, "-json", file)...)
+	second, err := readDocument(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := second.Cells[0].find("random").Seeds[0].TTFT.P99; p != 1234 {
+		t.Errorf("random was run again: %v", p)
+	}
+	if p := second.Cells[0].find("least_request").Seeds[0].TTFT.P99; p == 1234 {
+		t.Error("least_request was not run again")
+	}
+}

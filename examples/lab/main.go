@@ -1,0 +1,100 @@
+// Lab simulates fleets of inference engines and compares the rules by which
+// gateways choose among them.
+//
+// All policies of package selector, the known rules of the field and two oracles
+// get the same requests, in many situations: fleets, traces, numbers of gateways,
+// periods of reports, faults. Engines and network are simulated (internal/fleetsim),
+// what the gateways do is not. What a policy is worth in a situation is its 99th
+// percentile of the time to the first token, divided by that of the better oracle.
+//
+//	go run ./lab -traces DIR                          # the grid
+//	go run ./lab                                      # what of it needs no public trace
+//	go run ./lab -cells gw16 -seeds 1 -requests 200   # a quick look at some cells
+//	go run ./lab -engines 8 -gateways 1,4 -load 0.9   # situations of one's own
+//	go run ./lab -json all.json
+//	go run ./lab -with all.json -policies least_work  # run one, compare with the others
+//
+// The folder of traces may hold the files of the two Azure LLM inference traces of
+// 2023 and of Mooncake's conversation trace, under the names that they were
+// published under.
+//
+// It ends with two lines for each policy:
+//
+//	lab geomean POLICY RATIO
+//	lab worst POLICY RATIO CELL
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process the hard way
+	o, err := parse(os.Args[1:], os.Stderr)
+	if err == nil {
+		o.terminal = isTerminal(os.Stderr)
+		err = run(ctx, o, os.Stdout, os.Stderr)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole lab.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	say := newProgress(stderr, o.terminal)
+	traces, err := readTraces(o.traces)
+	if err != nil {
+		return err
+	}
+	cells, missing, err := o.cells(traces)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		say.line("left out, since the traces are not there (-traces or $%s): %s", tracesEnv, strings.Join(missing, ", "))
+	}
+	var earlier *document
+	if o.with != "" {
+		if earlier, err = readDocument(o.with); err != nil {
+			return err
+		}
+	}
+	chosen, err := choose(contestants(), o.policies, earlier)
+	if err != nil {
+		return err
+	}
+
+	l := &lab{traces: traces, contestants: chosen, seeds: o.seeds, earlier: earlier, say: say}
+	d := &document{Seeds: o.seeds, Contestants: chosen, Missing: missing}
+	d.Cells, err = l.run(ctx, cells, func(c *cellResult) {
+		say.aside(func() { printCell(stdout, c) })
+	})
+	if err != nil {
+		return err
+	}
+	d.close()
+	d.Took = inSeconds(time.Since(say.started))
+	if o.json != "" {
+		if err := d.write(o.json); err != nil {
+			return err
+		}
+	}
+	say.aside(func() {
+		printBehind(stdout, d)
+		printGroups(stdout, d)
+		printClosing(stdout, d)
+	})
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// printCell writes what the contestants made of a cell, the best first.
+func printCell(w io.Writer, c *cellResult) {
+	fmt.Fprintf(w, "\n%s: %s\n", c.Name, c.about())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "policy\tttft p50\tp90\tp99 ms\ttpot p99 ms\twhole p99 s\tretracted\tfailed\tmax/mean\tratio\t±\t")
+	rows := slices.Clone(c.Results)
+	slices.SortStableFunc(rows, func(a, b *result) int { return cmp.Compare(a.Ratio.Mean, b.Ratio.Mean) })
+	for _, r := range rows {
+		ms := func(of func(*measure) seconds) float64 { return 1e3 * float64(r.mean(of)) }
+		number := func(of func(*measure) int) float64 {
+			return r.average(func(m *measure) float64 { return float64(of(m)) })
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.2f\t%.3f\t%.3f\t\n", r.Contestant,
+			ms(func(m *measure) seconds { return m.TTFT.P50 }),
+			ms(func(m *measure) seconds { return m.TTFT.P90 }),
+			ms(func(m *measure) seconds { return m.TTFT.P99 }),
+			ms(func(m *measure) seconds { return m.TPOT.P99 }),
+			r.mean(func(m *measure) seconds { return m.Response.P99 }),
+			number(func(m *measure) int { return m.Retractions }),
+			number(func(m *measure) int { return m.Failed }),
+			r.average(func(m *measure) float64 { return m.MaxOverMean }),
+			r.Ratio.Mean, r.Ratio.half())
+	}
+	t.Flush()
+}
+
+// average is over the seeds.
+func (r *result) average(of func(*measure) float64) float64 {
+	var sum float64
+	for i := range r.Seeds {
+		sum += of(&r.Seeds[i])
+	}
+	return sum / float64(len(r.Seeds))
+}
+
+func (r *result) mean(of func(*measure) seconds) seconds {
+	return seconds(r.average(func(m *measure) float64 { return float64(of(m)) }))
+}
+
+// printBehind writes how far each policy is behind the known rules where it is
+// furthest.
+func printBehind(w io.Writer, d *document) {
+	fmt.Fprintln(w, "\nworst cell of each policy, in units of the best other known rule there, and in how many cells it is over its limit")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, b := range d.Behind {
+		fmt.Fprintf(t, "%s\t%s\t%.3f\t±%.3f\tof %s\tin %s\tover %.2f in %d\n", b.Contestant, b.Measurand,
+			b.Factor.Mean, b.Factor.half(), b.Best, b.Cell, b.Limit, b.Over)
+	}
+	t.Flush()
+}
+
+// printGroups writes what each policy comes down to in each group of cells.
+func printGroups(w io.Writer, d *document) {
+	for _, group := range d.groups() {
+		fmt.Fprintf(w, "\n%s, %s, %s: p99 time to first token in units of the better oracle\n",
+			group, count(d.cellsOf(group), "cell"), count(d.Seeds, "seed"))
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "policy\tgeomean\t±\tworst\t  in\t")
+		for _, c := range d.Closing {
+			if c.Group == group {
+				fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.3f\t%s\t\n", c.Contestant, c.Geomean.Mean, c.Geomean.half(), c.Worst, c.WorstCell)
+			}
+		}
+		t.Flush()
+	}
+}
+
+// printClosing writes the lines that scripts look for: about the grid, or where no
+// cell of it was run, about the first group that was.
+func printClosing(w io.Writer, d *document) {
+	fmt.Fprintln(w)
+	for _, c := range d.Closing {
+		if c.Group == d.groups()[0] {
+			fmt.Fprintf(w, "lab geomean %s %.3f\n", c.Contestant, c.Geomean.Mean)
+			fmt.Fprintf(w, "lab worst %s %.3f %s\n", c.Contestant, c.Worst, c.WorstCell)
+		}
+	}
+}
+
+func (d *document) cellsOf(group string) (n int) {
+	for _, c := range d.Cells {
+		if c.Group == group {
+			n++
+		}
+	}
+	return n
+}
