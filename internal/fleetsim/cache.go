@@ -38,22 +38,13 @@ func (c *prefixCache) match(blocks []uint64) (n int32) {
 	return n
 }
 
-// usable is how many tokens so many matching blocks save a request that needs
-// that many: a partial block is not shared, and the last token has to be computed
-// in any case, since it makes the next.
-func usable(blocks, prompt, need int32) int32 {
-	return min(min(blocks, prompt/blockTokens)*blockTokens, need-1)
-}
-
-// hold finds the leading blocks that are there and holds them, until release. It
-// returns how many they are, and how many tokens they save.
-func (c *prefixCache) hold(blocks []uint64, prompt, need int32) (n, tokens int32) {
-	blocks = blocks[:min(len(blocks), int(prompt/blockTokens))]
+// hold finds the leading blocks that are there and holds them, until release.
+func (c *prefixCache) hold(blocks []uint64) (n int32) {
 	n = c.match(blocks)
 	for _, b := range blocks[:n] {
 		c.use(c.blocks[b])
 	}
-	return n, usable(n, prompt, need)
+	return n
 }
 
 // insert adds a block, if it is not there, and holds it.

@@ -37,6 +37,11 @@ type Config struct {
 	Faults  Faults
 	Events  []Event
 
+	// Detection is how long it takes until gateways remove an engine that has
+	// crashed. Requests that they send there meanwhile fail as soon as they arrive.
+	// 0 means Network.
+	Detection time.Duration
+
 	// WarmUp is the share of the requests, the first ones, that the Summary leaves
 	// out; unknown means 0.1.
 	WarmUp load.Maybe[float64]
@@ -197,6 +202,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Window, load.DefaultWindow)
 	setDefault(&c.Network, time.Millisecond)
 	setDefault(&c.Jitter, c.Network/2)
+	setDefault(&c.Detection, c.Network)
 	setDefault(&c.Sample, 100*time.Millisecond)
 	setDefault(&c.Reports.Period, 100*time.Millisecond)
 	setDefault(&c.Reports.Jitter, 0.05)
@@ -237,10 +243,10 @@ func (c *Config) check(kv int) error {
 			return badConfig("a share of %v", s)
 		}
 	}
-	if c.Network <= 0 || c.Jitter < 0 || c.Reports.Period <= 0 || !(c.Reports.Jitter >= 0 && c.Reports.Jitter < 1) || c.Sample <= 0 {
+	if c.Network <= 0 || c.Jitter < 0 || c.Detection < 0 || c.Reports.Period <= 0 || !(c.Reports.Jitter >= 0 && c.Reports.Jitter < 1) || c.Sample <= 0 {
 		return badConfig("a time is out of range")
 	}
-	if c.Reports.Wire >= Piggyback {
+	if c.Reports.Wire > Piggyback {
 		return badConfig("wire %v", c.Reports.Wire)
 	}
 	if f := &c.Faults; !(f.Loss >= 0 && f.Loss <= 1) || !(f.Hidden >= 0 && f.Hidden <= 1) {

@@ -48,6 +48,9 @@ func (r *rank) clear() {
 	if r.config.PrefixCache {
 		r.cache = newPrefixCache()
 	}
+	if s := r.sim; s.config.Reports.Wire == Piggyback {
+		r.streams = make([]int, s.config.Gateways)
+	}
 }
 
 // rankFor returns the rank that a request goes to, given the one that its gateway
@@ -90,7 +93,9 @@ func (g *group) step() {
 func (s *sim) stepEnds(g *group) {
 	g.stepping = false
 	for _, r := range g.ranks {
+		s.beginBatch(r)
 		r.finish()
+		s.sendBatches(r)
 	}
 	g.step()
 	for _, r := range g.ranks {
@@ -104,6 +109,7 @@ func (s *sim) crash(e *engine) {
 		return
 	}
 	e.up = false
+	s.agenda.add(s.now+int64(s.config.Detection), crashSeen, e.index, e.incarnation)
 	for _, r := range e.ranks {
 		for r.waiting.len() > 0 {
 			s.failed(r.waiting.pop())
@@ -116,7 +122,6 @@ func (s *sim) crash(e *engine) {
 	for _, g := range e.groups {
 		g.stepping = false
 	}
-	s.agenda.add(s.now+s.network, crashSeen, e.index, e.incarnation)
 	e.incarnation++
 }
 

@@ -4,19 +4,23 @@ package fleetsim
 type eventKind uint8
 
 const (
-	stepEnds      eventKind = iota // group, incarnation of its engine
-	requestComes                   // request, attempt: it reaches its rank
-	tokenSeen                      // request, attempt: its gateway sees the first token
-	endSeen                        // request, attempt: its gateway sees the end
-	failureSeen                    // request, attempt: its gateway sees that the engine has failed it
-	reportDue                      // rank, incarnation of its engine
-	reportSeen                     // slot of the report, gateway
-	batchSeen                      // slot of the batch, gateway
-	crashSeen                      // engine, its incarnation
-	scheduled                      // index in Config.Events
-	sampleDue                      // nothing
-	numEventKinds = iota
+	// What requests wait for.
+	stepEnds     eventKind = iota // group, incarnation of its engine
+	requestComes                  // request: it reaches its rank
+	tokenSeen                     // request: its gateway sees the first token
+	endSeen                       // request: its gateway sees the end
+	failureSeen                   // request: its gateway sees that the engine has failed it
+	batchSeen                     // slot of the batch, gateway
+	scheduled                     // index in Config.Events
+
+	// What happens besides.
+	crashSeen  // engine, its incarnation
+	reportDue  // rank, incarnation of its engine
+	reportSeen // slot of the report, gateway
+	sampleDue  // nothing
 )
+
+func (k eventKind) awaited() bool { return k <= scheduled }
 
 // event is small: a run makes hundreds of thousands.
 type event struct {
@@ -31,12 +35,16 @@ func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.
 // agenda is a heap of events, the earliest on top. Events of one instant come out
 // in the order that they went in, which makes a run reproducible.
 type agenda struct {
-	heap []event
-	seq  uint64
+	heap    []event
+	seq     uint64
+	awaited int // events that requests may wait for
 }
 
 func (q *agenda) add(at int64, kind eventKind, a, b int32) {
 	q.seq++
+	if kind.awaited() {
+		q.awaited++
+	}
 	e := event{at, q.seq, kind, a, b}
 	h := append(q.heap, e)
 	i := len(h) - 1
@@ -63,6 +71,9 @@ func (q *agenda) next() (at int64, ok bool) {
 func (q *agenda) take() event {
 	h := q.heap
 	top := h[0]
+	if top.kind.awaited() {
+		q.awaited--
+	}
 	n := len(h) - 1
 	e := h[n]
 	h = h[:n]

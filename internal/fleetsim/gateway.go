@@ -58,7 +58,7 @@ func (g *gateway) boot() {
 	g.memory = nil
 	for _, e := range s.engines {
 		if e.config.PrefixCache && g.memory == nil {
-			g.memory = newPrefixMemory(len(s.engines))
+			g.memory = newPrefixMemory(s.engines)
 		}
 		if e.up {
 			g.add(e)
@@ -75,6 +75,7 @@ func (g *gateway) restart() {
 }
 
 func (g *gateway) add(e *engine) {
+	g.drop(e)
 	t := target{worker: g.table.Add(e.name(), ""), incarnation: e.incarnation}
 	if g.sim.config.Reports.Wire == Piggyback {
 		t.connector = load.NewConnector(t.worker, load.ConnectorConfig{Ranks: len(e.ranks), Shared: g.sim.shared()})
@@ -86,9 +87,19 @@ func (g *gateway) add(e *engine) {
 }
 
 func (g *gateway) remove(e *engine, incarnation int32) {
+	if g.targets[e.index].incarnation == incarnation {
+		g.drop(e)
+	}
+}
+
+// drop forgets an engine, if the gateway knows it.
+func (g *gateway) drop(e *engine) {
 	t := &g.targets[e.index]
-	if t.worker == nil || t.incarnation != incarnation {
+	if t.worker == nil {
 		return
+	}
+	if t.connector != nil {
+		t.connector.Fail(errCrashed)
 	}
 	g.table.Remove(t.worker)
 	delete(g.engines, t.worker)
@@ -113,8 +124,8 @@ func (g *gateway) send(f *flight, req int32) (*engine, int) {
 	if !g.sim.config.PromptUnknown {
 		r.PromptTokens = load.Known(int64(f.prompt))
 	}
-	if g.memory != nil && len(f.blocks) > 0 {
-		r.Prefix = g.prefixes(f)
+	if g.memory != nil {
+		r.Prefix = g.prefixes(f.blocks)
 	}
 	if f.attempts > 1 {
 		g.exclude[0] = f.pick.Worker
@@ -125,9 +136,14 @@ func (g *gateway) send(f *flight, req int32) (*engine, int) {
 		f.pick = selector.Pick{}
 		return nil, 0
 	}
+	e := g.engines[pick.Worker]
+	if t := &g.targets[e.index]; t.connector != nil {
+		if err := t.register(r.ID, &pick, r.PromptTokens.Or(0)); err != nil {
+			panic("fleetsim: own request: " + err.Error())
+		}
+	}
 	f.pick = pick
 	pick.Dispatched()
-	e := g.engines[pick.Worker]
 	if g.memory != nil {
 		g.memory.sent(e.index, f.blocks)
 	}

@@ -25,6 +25,7 @@ type rank struct {
 
 	steps    int64 // made while any request decoded; the clock of endings
 	decoding int64 // requests
+	streams  []int // of these, by gateway; kept where a gateway wants to know
 	kvRead   int64 // tokens in the KV cache that the next step reads: contexts of those that decode
 	private  int64 // tokens in the KV cache that no other request can use
 	cache    *prefixCache
@@ -78,8 +79,12 @@ func (r *rank) uncached(f *flight) int32 {
 	if r.cache == nil {
 		return need
 	}
-	return need - usable(r.cache.match(f.blocks), f.prompt, need)
+	return need - saved(r.cache.match(f.blocks), need)
 }
+
+// saved is how many tokens so many blocks save a request that needs that many: the
+// last has to be computed in any case, since it makes the next.
+func saved(blocks, need int32) int32 { return min(blocks*blockTokens, need-1) }
 
 // plan settles what the next step does, and returns how long it takes: 0 if there
 // is nothing to do.
@@ -141,8 +146,7 @@ func (r *rank) retract() {
 	r.leave(newest)
 	if f.decoding {
 		f.produced = f.output - int32(f.endStep-r.steps)
-		f.decoding = false // which voids its entry in endings
-		r.decoding--
+		r.decode(f, false) // which voids its entry in endings
 		r.kvRead -= int64(f.prompt + f.produced)
 	} else {
 		r.prefillTokens -= int64(f.need - f.computed)
@@ -176,11 +180,12 @@ func (r *rank) leave(req int32) {
 func (r *rank) admit(req int32) bool {
 	f := &r.sim.flights[req]
 	need := f.prompt + f.produced
-	var blocks, cached int32
+	var blocks int32
 	if r.cache != nil {
-		blocks, cached = r.cache.hold(f.blocks, f.prompt, need)
+		blocks = r.cache.hold(f.blocks)
 	}
-	room := int64(r.config.KVTokens) - r.kvUsed() - r.decoding - int64(need-cached)
+	private := need - blocks*blockTokens
+	room := int64(r.config.KVTokens) - r.kvUsed() - r.decoding - int64(private)
 	// A rank that runs nothing has nothing to leave room for.
 	if room < 0 || room < int64(r.config.KVReserve) && len(r.running) > 0 {
 		if r.cache != nil {
@@ -189,13 +194,13 @@ func (r *rank) admit(req int32) bool {
 		return false
 	}
 	r.waitingTokens -= int64(f.estimate)
-	f.need, f.computed = need, cached
+	f.need, f.computed = need, saved(blocks, need)
 	if f.produced == 0 {
-		f.cached = cached
+		f.cached = f.computed
 	}
 	f.pinned = blocks
-	f.private = need - cached
-	r.private += int64(f.private)
+	f.private = private
+	r.private += int64(private)
 	if r.cache != nil {
 		r.cache.shrink(int64(r.config.KVTokens) - r.private - r.decoding)
 	}
@@ -204,7 +209,7 @@ func (r *rank) admit(req int32) bool {
 	f.place = int32(len(r.running))
 	r.running = append(r.running, req)
 	r.prefilling = append(r.prefilling, req)
-	r.prefillTokens += int64(need - cached)
+	r.prefillTokens += int64(f.need - f.computed)
 	return true
 }
 
@@ -237,11 +242,10 @@ func (r *rank) finish() {
 			if !f.decoding || f.endStep != e.step {
 				continue // it has been retracted since
 			}
-			r.decoding--
 			r.kvRead -= int64(f.prompt + f.output)
 			r.leave(e.req)
-			f.decoding = false
-			s.ended(r, e.req)
+			r.decode(f, false)
+			s.ended(e.req)
 		}
 	}
 	var tokens int64
@@ -278,30 +282,40 @@ func (r *rank) prompted(req int32) {
 	f.startStep = r.steps
 	f.endStep = r.steps + int64(f.output-f.produced)
 	if first {
-		s.started(r, req)
+		s.started(req)
 	}
 	if f.produced == f.output {
 		r.leave(req)
-		s.ended(r, req)
+		s.ended(req)
 		return
 	}
-	f.decoding = true
-	r.decoding++
+	r.decode(f, true)
 	r.kvRead += int64(f.prompt + f.produced)
 	r.endings.add(ending{f.endStep, req})
+}
+
+// decode says that a request takes part in the steps from now on, or not any more.
+func (r *rank) decode(f *flight, takesPart bool) {
+	n := -1
+	if takesPart {
+		n = 1
+	}
+	f.decoding = takesPart
+	r.decoding += int64(n)
+	if r.streams != nil && !f.hidden {
+		r.streams[f.gateway] += n
+	}
 }
 
 // cacheBlocks puts the blocks of a prompt that has just been computed where other
 // requests find them.
 func (r *rank) cacheBlocks(f *flight) {
-	full := f.prompt / blockTokens
-	full = min(full, int32(len(f.blocks)))
-	for _, b := range f.blocks[f.pinned:full] {
+	for _, b := range f.blocks[f.pinned:] {
 		r.cache.insert(b)
 		f.private -= blockTokens
 		r.private -= blockTokens
 	}
-	f.pinned = full
+	f.pinned = int32(len(f.blocks))
 }
 
 func without(list []int32, req int32) []int32 {

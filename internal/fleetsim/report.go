@@ -22,8 +22,6 @@ type wire struct {
 	buffer  []byte
 	slots   []slot
 	unused  []int32
-
-	batches
 }
 
 // slot is a report on its way to the gateways.
@@ -69,10 +67,6 @@ func (s *sim) reportDue(r *rank, incarnation int32) {
 
 // stepped is called when a rank has ended a step.
 func (s *sim) stepped(r *rank) {
-	if s.config.Reports.Wire == Piggyback {
-		s.sendBatches(r)
-		return
-	}
 	if r.reporter.due {
 		r.reporter.due = false
 		s.publish(r)
@@ -102,7 +96,7 @@ func (s *sim) publish(r *rank) {
 	}
 	i := w.newSlot()
 	slot := &w.slots[i]
-	*slot = slot0(r, load.FromReading(&w.reading))
+	slot.rank, slot.incarnation, slot.report = r, r.engine.incarnation, load.FromReading(&w.reading)
 	for g := range s.gateways {
 		delay := s.network + p.random.Int64N(int64(s.config.Jitter)+1)
 		if p.random.Float64() < s.config.Faults.Loss {
@@ -114,10 +108,6 @@ func (s *sim) publish(r *rank) {
 	if slot.pending == 0 {
 		w.unused = append(w.unused, i)
 	}
-}
-
-func slot0(r *rank, report load.Report) slot {
-	return slot{rank: r, incarnation: r.engine.incarnation, report: report}
 }
 
 func (w *wire) newSlot() int32 {

@@ -22,8 +22,10 @@ type sim struct {
 	gateways []*gateway
 	flights  []flight
 	wire     wire
+	batches  batches
 
-	left   int // requests that are not over
+	next   int32 // request to arrive
+	left   int   // requests that are not over
 	series []int32
 }
 
@@ -31,7 +33,7 @@ type sim struct {
 type flight struct {
 	// from the trace, and the seed
 	prompt, output int32
-	blocks         []uint64
+	blocks         []uint64 // the full ones, which are what can be shared
 	gateway        int32
 	hidden         bool
 	where          uint64 // random: where a hidden one goes
@@ -78,6 +80,22 @@ func (s *sim) random(stream uint64) *rand.Rand {
 // error is ErrConfig for a configuration that makes no sense; anything else would
 // be a fault of this package.
 func Run(c Config) (*Result, error) {
+	s, err := newSim(c)
+	if err != nil {
+		return nil, err
+	}
+	for s.left > 0 {
+		if err := s.turn(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s.result(), nil
+}
+
+func newSim(c Config) (*sim, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
@@ -101,13 +119,7 @@ func Run(c Config) (*Result, error) {
 		s.agenda.add(int64(e.At), scheduled, int32(i), 0)
 	}
 	s.agenda.add(0, sampleDue, 0, 0)
-	if err := s.loop(); err != nil {
-		return nil, err
-	}
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	return s.result(), nil
+	return s, nil
 }
 
 // draw settles all that the seed decides of the requests.
@@ -122,7 +134,8 @@ func (s *sim) draw() {
 	}
 	for i, r := range requests {
 		f := &s.flights[i]
-		f.prompt, f.output, f.blocks = int32(r.Prompt), int32(r.Output), r.Blocks
+		f.prompt, f.output = int32(r.Prompt), int32(r.Output)
+		f.blocks = r.Blocks[:min(len(r.Blocks), r.Prompt/blockTokens)]
 		f.arrived = int64(r.At)
 		f.engine, f.rank = -1, -1
 		at := random.Float64()
@@ -139,23 +152,22 @@ func (s *sim) draw() {
 	}
 }
 
-func (s *sim) loop() error {
-	next := int32(0) // to arrive
-	for s.left > 0 {
-		at, ok := s.agenda.next()
-		if int(next) < len(s.flights) && (!ok || s.flights[next].arrived < at) {
-			s.now = s.flights[next].arrived
+// turn lets the next thing happen.
+func (s *sim) turn() error {
+	at, ok := s.agenda.next()
+	if next := s.next; int(next) < len(s.flights) {
+		if arrives := s.flights[next].arrived; !ok || arrives < at {
+			s.now = arrives
+			s.next++
 			s.arrive(next)
-			next++
-			continue
+			return nil
 		}
-		if !ok {
-			return fmt.Errorf("fleetsim: nothing left to happen, and %d requests are not over", s.left)
-		}
-		e := s.agenda.take()
-		s.now = e.at
-		s.happen(&e)
+	} else if s.agenda.awaited == 0 {
+		return fmt.Errorf("fleetsim: %d requests are not over, and nothing is to happen to them", s.left)
 	}
+	e := s.agenda.take()
+	s.now = e.at
+	s.happen(&e)
 	return nil
 }
 
@@ -271,19 +283,19 @@ func (s *sim) requestComes(req int32) {
 }
 
 // started is called when a request's first token has been made.
-func (s *sim) started(r *rank, req int32) {
+func (s *sim) started(req int32) {
 	if s.piggybacks(req) {
-		s.wire.start(r, req)
+		s.firstOutput(req)
 		return
 	}
 	s.agenda.add(s.now+s.network, tokenSeen, req, 0)
 }
 
 // ended is called when a request's last token has been made.
-func (s *sim) ended(r *rank, req int32) {
+func (s *sim) ended(req int32) {
 	s.flights[req].decoding = false
 	if s.piggybacks(req) {
-		s.wire.end(r, req)
+		s.lastOutput(req)
 		return
 	}
 	s.agenda.add(s.now+s.network, endSeen, req, 0)
