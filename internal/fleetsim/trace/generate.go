@@ -34,7 +34,7 @@ type Mix struct {
 }
 
 // LongTail is a mix of short chats, long documents and long answers, with means
-// of some 2,200 prompt and 450 output tokens.
+// of some 2,100 prompt and 400 output tokens.
 var LongTail = []Class{
 	{Weight: 0.70, PromptMedian: 350, PromptSigma: 0.9, PromptMax: 8_000, OutputMedian: 180, OutputSigma: 0.8, OutputMax: 2_000},
 	{Weight: 0.18, PromptMedian: 6_000, PromptSigma: 0.9, PromptMax: 60_000, OutputMedian: 200, OutputSigma: 0.7, OutputMax: 2_000},

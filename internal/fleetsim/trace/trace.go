@@ -50,10 +50,11 @@ func (t *Trace) Span() time.Duration {
 }
 
 // Over returns the trace with its arrivals spread over so much time, in
-// proportion: Span of the result is span.
+// proportion: Span of the result is span, and its first request arrives at 0.
 func (t *Trace) Over(span time.Duration) *Trace {
 	old := t.Span()
 	return t.mapped(func(r Request) Request {
+		r.At -= t.Requests[0].At
 		if old > 0 {
 			r.At = time.Duration(float64(r.At) / float64(old) * float64(span))
 		}
