@@ -23,8 +23,10 @@ const PrequalName = "prequal"
 // requests in flight are those reported and those sent since, which there is the
 // correction of a probe that is used again. Latency there is the server's word, the
 // median of recent requests at such a number in flight. Engines report none, so it is
-// the time that the queued prompts and this one would take here, at the pace of
-// the engine's own counters where it reports those.
+// the time that the queued prompts take here, those sent since the report included,
+// at the pace of the engine's own counters where it reports those. This request's own
+// prompt is left out: where nothing is queued anywhere, the small differences of
+// those paces would send all gateways to one worker.
 func Prequal() selector.Policy { return new(prequal) }
 
 const prequalPool = 16
@@ -41,19 +43,16 @@ func (*prequal) Name() string { return PrequalName }
 func (p *prequal) Choose(d *selector.Decision) selector.Choice {
 	p.since.mu.Lock()
 	defer p.since.mu.Unlock()
-	prompt := d.Request.PromptTokens.Or(meanPrompt)
-	c, e := p.choose(d, prompt)
-	p.since.add(e, load.NoRank, prompt)
-	return c
+	i, why := p.choose(d)
+	p.since.add(d.Entry(i), load.NoRank, d.Request.PromptTokens.Or(meanPrompt))
+	return selector.Choice{Candidate: d.Candidate(i), Reason: why, Blind: why == selector.Chance}
 }
 
-func (p *prequal) choose(d *selector.Decision, prompt int64) (selector.Choice, load.Entry) {
+func (p *prequal) choose(d *selector.Decision) (best int, why selector.Reason) {
 	var drawn [prequalPool]int
 	pool := draw(d, drawn[:0])
-	pool = slices.DeleteFunc(pool, func(i int) bool { return !d.Entry(i).Trusted() })
 	if len(pool) < 2 {
-		i := below(d.Random(), d.Len())
-		return selector.Choice{Candidate: d.Candidate(i), Reason: selector.Chance, Blind: true}, d.Entry(i)
+		return below(d.Random(), d.Len()), selector.Chance
 	}
 
 	var flights, sorted [prequalPool]int64
@@ -64,24 +63,23 @@ func (p *prequal) choose(d *selector.Decision, prompt int64) (selector.Choice, l
 	slices.Sort(sorted[:len(pool)])
 	limit := sorted[int(prequalQuantile*float64(len(pool)-1))]
 
-	best, least := 0, math.Inf(1)
+	least := math.Inf(1)
 	for k, i := range pool {
 		if flights[k] > limit {
 			continue
 		}
 		// The pool is in random order, so the first of equals is any of them.
-		if l := p.latency(d.Entry(i), prompt); l < least {
+		if l := p.latency(d.Entry(i)); l < least {
 			best, least = i, l
 		}
 	}
-	return selector.Choice{Candidate: d.Candidate(best), Reason: selector.LeastLoaded}, d.Entry(best)
+	return best, selector.LeastLoaded
 }
 
-// latency is how long the queued prompts and one more take a worker, in
-// microseconds.
-func (p *prequal) latency(e load.Entry, prompt int64) float64 {
+// latency is how long the queued prompts take a worker, in microseconds.
+func (p *prequal) latency(e load.Entry) float64 {
 	t := lastReported(e)
-	tokens := t.queuedTokens() + p.since.sent(e, load.NoRank) + prompt
+	tokens := t.queuedTokens() + p.since.sent(e, load.NoRank)
 	return float64(tokens) * perToken(e)
 }
 
@@ -100,17 +98,22 @@ func perToken(e load.Entry) float64 {
 	return float64(busy) / float64(tokens)
 }
 
-// draw draws candidates, each once, until the pool is full or holds all.
+// draw draws candidates that have a fresh report, each once, until the pool is full
+// or holds all of them.
 func draw(d *selector.Decision, pool []int) []int {
-	n := d.Len()
-	for i := range n {
+	fresh := 0
+	for i := range d.Len() {
+		if !d.Entry(i).Trusted() {
+			continue
+		}
+		fresh++
 		if len(pool) < cap(pool) {
 			pool = append(pool, i)
-		} else if k := below(d.Random(), i+1); k < len(pool) {
+		} else if k := below(d.Random(), fresh); k < len(pool) {
 			pool[k] = i
 		}
 	}
-	// Reservoir sampling draws fairly, and leaves a bias in the order.
+	// That is fair to all, and leaves the first ones first.
 	for k := len(pool) - 1; k > 0; k-- {
 		j := below(d.Random(), k+1)
 		pool[k], pool[j] = pool[j], pool[k]

@@ -74,13 +74,20 @@ func (p *vllmDP) Choose(d *selector.Decision) selector.Choice {
 			turn++
 		}
 	}
-	p.since.add(d.Entry(best), bestRank, 1)
+	e := d.Entry(best)
+	p.since.add(e, bestRank, 1)
 	p.start++
+	if e.Ranks() == 0 {
+		bestRank = load.NoRank
+	}
 	return selector.Choice{Candidate: d.Candidate(best), Reason: selector.LeastLoaded}.OnRank(bestRank)
 }
 
 func (p *vllmDP) score(e load.Entry, rank int) float64 {
 	own := p.clients * e.OwnOn(rank).InFlight
+	if e.Ranks() == 0 {
+		own = p.clients * e.Own().InFlight
+	}
 	r, ok := e.Report(rank)
 	if !ok {
 		return float64(own)
