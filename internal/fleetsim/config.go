@@ -12,7 +12,8 @@ import (
 )
 
 // Config describes a run. Trace, Engines and Chooser are needed; what else is left
-// at its zero value takes the default that is named.
+// at its zero value takes the default that is named. Where none of something makes
+// sense too, a negative value says so.
 type Config struct {
 	Seed    uint64
 	Trace   *trace.Trace
@@ -29,7 +30,7 @@ type Config struct {
 
 	// Network is the time that a request, a token or a report takes between gateway
 	// and engine; 0 means 1 ms. A report to one gateway takes up to Jitter longer;
-	// 0 means half of Network.
+	// 0 means half of Network, and -1 no longer.
 	Network time.Duration
 	Jitter  time.Duration
 
@@ -63,15 +64,16 @@ type EngineConfig struct {
 
 	Base            time.Duration // 0 means 6.7 ms
 	PrefillPerToken time.Duration // 0 means 33.333 µs: 30,000 tokens a second
-	PerRequest      time.Duration // 0 means 20 µs
-	PerKVToken      time.Duration // 0 means 50 ns
+	PerRequest      time.Duration // 0 means 20 µs; -1, nothing
+	PerKVToken      time.Duration // 0 means 50 ns; -1, nothing
 
 	ChunkTokens int // prompt tokens that a step computes at most; 0 means 8,192
 	KVTokens    int // KV cache of a rank; 0 means 400,000
 	MaxRunning  int // requests that a rank runs at most; 0 means 256
 
 	// KVReserve is how many tokens of KV cache are left free when a request is
-	// admitted, so that those that run can grow; 0 means a hundredth of KVTokens.
+	// admitted, so that those that run can grow; 0 means a hundredth of KVTokens, and
+	// -1 none.
 	KVReserve int
 
 	// PrefixCache keeps the blocks of prompts in what the running requests leave
@@ -94,12 +96,12 @@ func (c EngineConfig) withDefaults() EngineConfig {
 	setDefault(&c.Speed, 1)
 	setDefault(&c.Base, 6700*time.Microsecond)
 	setDefault(&c.PrefillPerToken, time.Second/30_000)
-	setDefault(&c.PerRequest, 20*time.Microsecond)
-	setDefault(&c.PerKVToken, 50*time.Nanosecond)
+	setDefaultOrNone(&c.PerRequest, 20*time.Microsecond)
+	setDefaultOrNone(&c.PerKVToken, 50*time.Nanosecond)
 	setDefault(&c.ChunkTokens, 8192)
 	setDefault(&c.KVTokens, 400_000)
 	setDefault(&c.MaxRunning, 256)
-	setDefault(&c.KVReserve, c.KVTokens/100)
+	setDefaultOrNone(&c.KVReserve, c.KVTokens/100)
 	return c
 }
 
@@ -108,6 +110,12 @@ func setDefault[T comparable](v *T, def T) {
 	if *v == zero {
 		*v = def
 	}
+}
+
+// setDefaultOrNone is setDefault for what may be nothing.
+func setDefaultOrNone[T int | time.Duration | float64](v *T, def T) {
+	setDefault(v, def)
+	*v = max(*v, 0)
 }
 
 // Wire is how load is reported.
@@ -144,7 +152,7 @@ type Reports struct {
 	Period time.Duration
 
 	// Jitter is by what share of itself a period is longer or shorter, at most;
-	// 0 means 0.05.
+	// 0 means 0.05, and -1 not at all.
 	Jitter float64
 }
 
@@ -201,11 +209,11 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Gateways, 1)
 	setDefault(&c.Window, load.DefaultWindow)
 	setDefault(&c.Network, time.Millisecond)
-	setDefault(&c.Jitter, c.Network/2)
+	setDefaultOrNone(&c.Jitter, c.Network/2)
 	setDefault(&c.Detection, c.Network)
 	setDefault(&c.Sample, 100*time.Millisecond)
 	setDefault(&c.Reports.Period, 100*time.Millisecond)
-	setDefault(&c.Reports.Jitter, 0.05)
+	setDefaultOrNone(&c.Reports.Jitter, 0.05)
 	if !c.WarmUp.IsKnown() {
 		c.WarmUp = load.Known(0.1)
 	}
@@ -224,8 +232,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 func (c *EngineConfig) check() error {
-	if c.Ranks < 0 || c.Ranks > 1024 || !(c.Speed > 0) || c.Base <= 0 || c.PrefillPerToken <= 0 || c.PerRequest < 0 || c.PerKVToken < 0 ||
-		c.ChunkTokens < 1 || c.KVTokens < 1 || c.MaxRunning < 1 || c.KVReserve < 0 {
+	if c.Ranks < 0 || c.Ranks > 1024 || !(c.Speed > 0) || c.Base <= 0 || c.PrefillPerToken <= 0 || c.ChunkTokens < 1 || c.KVTokens < 1 || c.MaxRunning < 1 {
 		return errors.New("a number is out of range")
 	}
 	return nil
@@ -243,7 +250,7 @@ func (c *Config) check(kv int) error {
 			return badConfig("a share of %v", s)
 		}
 	}
-	if c.Network <= 0 || c.Jitter < 0 || c.Detection < 0 || c.Reports.Period <= 0 || !(c.Reports.Jitter >= 0 && c.Reports.Jitter < 1) || c.Sample <= 0 {
+	if c.Network <= 0 || c.Detection < 0 || c.Reports.Period <= 0 || !(c.Reports.Jitter < 1) || c.Sample <= 0 {
 		return badConfig("a time is out of range")
 	}
 	if c.Reports.Wire > Piggyback {

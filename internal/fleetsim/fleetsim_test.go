@@ -3,7 +3,6 @@ package fleetsim_test
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/plimsoll-go/plimsoll/internal/fleetsim"
 	"github.com/plimsoll-go/plimsoll/internal/fleetsim/trace"
@@ -40,41 +39,6 @@ func run(t *testing.T, c fleetsim.Config) *fleetsim.Result {
 		t.Fatal(err)
 	}
 	return r
-}
-
-// One engine: a step takes 10 ms and 1 ms for each prompt token, and the network
-// 1 ms either way.
-func TestTimesOfThreeRequestsOnOneEngine(t *testing.T) {
-	ms := time.Millisecond
-	engine := fleetsim.EngineConfig{
-		Base: 10 * ms, PrefillPerToken: ms, PerRequest: 2 * ms, PerKVToken: time.Microsecond, ChunkTokens: 30,
-	}
-	requests := []trace.Request{
-		{At: 0, Prompt: 20, Output: 2},
-		{At: 5 * ms, Prompt: 25, Output: 3},
-		{At: 6 * ms, Prompt: 10, Output: 1},
-	}
-	r := run(t, fleetsim.Config{
-		Trace:   &trace.Trace{Requests: requests},
-		Engines: []fleetsim.EngineConfig{engine},
-		Chooser: leastRequest,
-	})
-	us := time.Microsecond
-	// Each step from when it begins, in milliseconds:
-	//   1.000  20 of the first                                    30
-	//  31.000  25 of the second, 5 of the third; first decodes    10+30+2+0.021
-	//  73.021  5 of the third; second decodes                     10+5+2+0.026
-	//  90.047  second decodes                                     10+2+0.027
-	want := [][2]time.Duration{
-		{32 * ms, 74021 * us},
-		{74021 * us, 103074 * us},
-		{91047 * us, 91047 * us},
-	}
-	for i, o := range r.Requests {
-		if o.FirstToken != want[i][0] || o.Over != want[i][1] {
-			t.Errorf("request %d: first token at %v, over at %v, want %v", i, o.FirstToken, o.Over, want[i])
-		}
-	}
 }
 
 func TestEqualConfigsGiveEqualResults(t *testing.T) {
