@@ -26,8 +26,8 @@ type contestant struct {
 	Kind kind   `json:"kind"`
 	Doc  string `json:"doc,omitempty"`
 
-	chooser fleetsim.Chooser // nil: its results were read from a file
-	again   bool             // runs also where its results are there
+	chooser fleetsim.Chooser
+	again   bool // runs also where its results are there
 }
 
 // noRules are the policies of the selector that take no part: they are made for
@@ -52,8 +52,10 @@ func contestants() []contestant {
 	return all
 }
 
+func oracleName(o fleetsim.Oracle) string { return "oracle_" + o.String() }
+
 func ofOracle(o fleetsim.Oracle, doc string) contestant {
-	return contestant{Name: "oracle_" + o.String(), Kind: oracle, Doc: doc, chooser: o}
+	return contestant{Name: oracleName(o), Kind: oracle, Doc: doc, chooser: o}
 }
 
 // ofSelector makes a policy of package selector for each gateway.
@@ -79,25 +81,23 @@ func configure(name string, g fleetsim.Gateway) []byte {
 	return config
 }
 
-// choose returns the contestants with the given names, and the oracles, without
-// which there is nothing to compare with. Those that the earlier document has
-// results of come along, and only those that were named run again.
+// choose returns the contestants with the given names, or all if there are none,
+// and the oracles, without which there is nothing to compare with. Those that the
+// earlier document has come along, and run only where it lacks something; what is
+// named runs in any case.
 func choose(all []contestant, names []string, earlier *document) ([]contestant, error) {
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(c contestant) bool { return c.Name == name }) {
+		if !slices.Contains(namesOf(all), name) {
 			return nil, fmt.Errorf("no policy %q here, want some of %s", name, strings.Join(namesOf(all), ", "))
 		}
 	}
 	var chosen []contestant
 	for _, c := range all {
 		c.again = slices.Contains(names, c.Name)
-		if !c.again && c.Kind != oracle {
-			if earlier == nil || !slices.Contains(namesOf(earlier.Contestants), c.Name) {
-				continue
-			}
-			c.chooser = nil
+		before := earlier != nil && slices.Contains(namesOf(earlier.Contestants), c.Name)
+		if len(names) == 0 || c.again || before || c.Kind == oracle {
+			chosen = append(chosen, c)
 		}
-		chosen = append(chosen, c)
 	}
 	return chosen, nil
 }

@@ -35,7 +35,7 @@ type result struct {
 	Curve      []seconds `json:"curve"` // times to first token of the first seed, at curveShares
 	Heat       *heat     `json:"heat,omitempty"`
 
-	chooser fleetsim.Chooser // nil: does not run
+	chooser fleetsim.Chooser // nil: was there already
 }
 
 // measure is one run in numbers.

@@ -11,7 +11,7 @@
 //	go run ./lab                                      # what of it needs no public trace
 //	go run ./lab -cells gw16 -seeds 1 -requests 200   # a quick look at some cells
 //	go run ./lab -engines 8 -gateways 1,4 -load 0.9   # situations of one's own
-//	go run ./lab -json all.json
+//	go run ./lab -json all.json -html all.html
 //	go run ./lab -with all.json -policies least_work  # run one, compare with the others
 //
 // The folder of traces may hold the files of the two Azure LLM inference traces of
@@ -78,18 +78,18 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 
 	l := &lab{traces: traces, contestants: chosen, seeds: o.seeds, earlier: earlier, say: say}
 	d := &document{Seeds: o.seeds, Contestants: chosen, Missing: missing}
-	d.Cells, err = l.run(ctx, cells, func(c *cellResult) {
+	stopped := l.run(ctx, cells, func(c *cellResult) {
+		d.Cells = append(d.Cells, c)
 		say.aside(func() { printCell(stdout, c) })
 	})
-	if err != nil {
-		return err
+	if len(d.Cells) == 0 {
+		return stopped
 	}
-	d.close()
+	// What was done before somebody lost patience is worth keeping, for -with.
+	d.conclude()
 	d.Took = inSeconds(time.Since(say.started))
-	if o.json != "" {
-		if err := d.write(o.json); err != nil {
-			return err
-		}
+	if err := d.save(o); err != nil || stopped != nil {
+		return errors.Join(stopped, err)
 	}
 	say.aside(func() {
 		printBehind(stdout, d)
@@ -97,4 +97,16 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		printClosing(stdout, d)
 	})
 	return nil
+}
+
+// save writes the files that were asked for.
+func (d *document) save(o options) error {
+	var errs []error
+	if o.json != "" {
+		errs = append(errs, d.write(o.json))
+	}
+	if o.html != "" {
+		errs = append(errs, d.writeHTML(o.html))
+	}
+	return errors.Join(errs...)
 }

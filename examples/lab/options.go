@@ -33,6 +33,7 @@ type options struct {
 	seeds    int
 	with     string
 	json     string
+	html     string
 	terminal bool // progress may overwrite itself
 }
 
@@ -43,7 +44,7 @@ var ownFlags = []string{
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{traces: os.Getenv(tracesEnv), policies: defaultPolicies()}
+	o := options{traces: os.Getenv(tracesEnv)}
 	o.cell = base(longTail)
 	o.gateways, o.periods, o.loads = []int{o.cell.Gateways}, []time.Duration{o.cell.Period.duration()}, []float64{o.cell.Load}
 	f := flag.NewFlagSet("lab", flag.ContinueOnError)
@@ -66,8 +67,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return nil
 	})
 	f.IntVar(&o.seeds, "seeds", 5, "times that each cell is run")
-	f.StringVar(&o.with, "with", "", "`file` of an earlier -json to take results from; only named policies run again")
+	f.StringVar(&o.with, "with", "", "`file` of an earlier -json to take results from, of the same cells and as many seeds; the policies that -policies names run again")
 	f.StringVar(&o.json, "json", "", "`file` to write all numbers to")
+	f.StringVar(&o.html, "html", "", "`file` to write a report to")
 
 	f.StringVar(&o.trace, "trace", longTail, "trace: gen, a `name` in the grid, or a file as published by Azure (.csv) or Mooncake (.jsonl)")
 	f.IntVar(&o.cell.Engines, "engines", o.cell.Engines, "engines")
@@ -124,15 +126,6 @@ func listVar[T any](f *flag.FlagSet, list *[]T, name, usage string, parse func(s
 		}
 		return nil
 	})
-}
-
-func defaultPolicies() (names []string) {
-	for _, c := range contestants() {
-		if c.Kind != oracle {
-			names = append(names, c.Name)
-		}
-	}
-	return names
 }
 
 // cells returns what is to be run, and which traces that would have been used are

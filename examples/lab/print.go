@@ -5,31 +5,49 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 )
+
+// cellColumns are what is told of a policy in a cell: means over the seeds.
+var cellColumns = []string{
+	"ratio", "±", "ttft p50 ms", "p90 ms", "p99 ms", "tpot p99 ms", "whole p99 s", "retracted", "failed", "max/mean",
+}
+
+func (r *result) numbers() []string {
+	ms := func(of func(*measure) seconds) string {
+		v := 1e3 * r.average(func(m *measure) float64 { return float64(of(m)) })
+		if v < 100 {
+			return fmt.Sprintf("%.1f", v)
+		}
+		return fmt.Sprintf("%.0f", v)
+	}
+	number := func(of func(*measure) int) string {
+		return fmt.Sprintf("%.0f", r.average(func(m *measure) float64 { return float64(of(m)) }))
+	}
+	return []string{
+		fmt.Sprintf("%.3f", r.Ratio.Mean),
+		fmt.Sprintf("%.3f", r.Ratio.half()),
+		ms(func(m *measure) seconds { return m.TTFT.P50 }),
+		ms(func(m *measure) seconds { return m.TTFT.P90 }),
+		ms(func(m *measure) seconds { return m.TTFT.P99 }),
+		ms(func(m *measure) seconds { return m.TPOT.P99 }),
+		fmt.Sprintf("%.2f", r.average(func(m *measure) float64 { return float64(m.Response.P99) })),
+		number(func(m *measure) int { return m.Retractions }),
+		number(func(m *measure) int { return m.Failed }),
+		fmt.Sprintf("%.2f", r.average(func(m *measure) float64 { return m.MaxOverMean })),
+	}
+}
 
 // printCell writes what the contestants made of a cell, the best first.
 func printCell(w io.Writer, c *cellResult) {
 	fmt.Fprintf(w, "\n%s: %s\n", c.Name, c.about())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tttft p50\tp90\tp99 ms\ttpot p99 ms\twhole p99 s\tretracted\tfailed\tmax/mean\tratio\t±\t")
+	fmt.Fprintf(t, "policy\t%s\t\n", strings.Join(cellColumns, "\t"))
 	rows := slices.Clone(c.Results)
 	slices.SortStableFunc(rows, func(a, b *result) int { return cmp.Compare(a.Ratio.Mean, b.Ratio.Mean) })
 	for _, r := range rows {
-		ms := func(of func(*measure) seconds) float64 { return 1e3 * float64(r.mean(of)) }
-		number := func(of func(*measure) int) float64 {
-			return r.average(func(m *measure) float64 { return float64(of(m)) })
-		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.2f\t%.3f\t%.3f\t\n", r.Contestant,
-			ms(func(m *measure) seconds { return m.TTFT.P50 }),
-			ms(func(m *measure) seconds { return m.TTFT.P90 }),
-			ms(func(m *measure) seconds { return m.TTFT.P99 }),
-			ms(func(m *measure) seconds { return m.TPOT.P99 }),
-			r.mean(func(m *measure) seconds { return m.Response.P99 }),
-			number(func(m *measure) int { return m.Retractions }),
-			number(func(m *measure) int { return m.Failed }),
-			r.average(func(m *measure) float64 { return m.MaxOverMean }),
-			r.Ratio.Mean, r.Ratio.half())
+		fmt.Fprintf(t, "%s\t%s\t\n", r.Contestant, strings.Join(r.numbers(), "\t"))
 	}
 	t.Flush()
 }
@@ -41,10 +59,6 @@ func (r *result) average(of func(*measure) float64) float64 {
 		sum += of(&r.Seeds[i])
 	}
 	return sum / float64(len(r.Seeds))
-}
-
-func (r *result) mean(of func(*measure) seconds) seconds {
-	return seconds(r.average(func(m *measure) float64 { return float64(of(m)) }))
 }
 
 // printBehind writes how far each policy is behind the known rules where it is

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -27,8 +28,8 @@ type job struct {
 }
 
 // run runs the cells, some jobs at a time, and hands each to done when it is
-// complete, in their order.
-func (l *lab) run(ctx context.Context, cells []cell, done func(*cellResult)) ([]*cellResult, error) {
+// complete, in their order. When the context is done it ends early.
+func (l *lab) run(ctx context.Context, cells []cell, done func(*cellResult)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var jobs []job
@@ -70,7 +71,7 @@ func (l *lab) run(ctx context.Context, cells []cell, done func(*cellResult)) ([]
 		})
 	}
 	wg.Wait()
-	return results, context.Cause(ctx)
+	return context.Cause(ctx)
 }
 
 // inOrder returns what is to be called when one of the jobs of a cell is finished,
@@ -97,18 +98,9 @@ func (l *lab) prepare(c cell) *cellResult {
 	cr := &cellResult{cell: c}
 	earlier := l.earlier.find(&c, l.seeds)
 	for _, k := range l.contestants {
-		r := &result{Contestant: k.Name, chooser: k.chooser}
+		r := &result{Contestant: k.Name, Seeds: make([]measure, l.seeds), chooser: k.chooser}
 		if earlier != nil && !k.again {
-			if e := earlier.find(k.Name); e != nil {
-				r = e
-			}
-		}
-		switch {
-		case r.Seeds != nil:
-		case k.chooser != nil:
-			r.Seeds = make([]measure, l.seeds)
-		default:
-			continue // known from the file alone, and not there for this cell
+			r = cmp.Or(earlier.find(k.Name), r)
 		}
 		cr.Results = append(cr.Results, r)
 	}

@@ -53,12 +53,13 @@ func (c *cellResult) score(contestants []contestant) {
 type closing struct {
 	Group      string   `json:"group"`
 	Contestant string   `json:"contestant"`
-	Geomean    interval `json:"geomean"` // the interval is of the geometric means of each seed
+	Geomean    interval `json:"geomean"` // the interval is that of the seeds' geometric means
 	Worst      float64  `json:"worst"`
 	WorstCell  string   `json:"worst_cell"`
 }
 
-func (d *document) close() {
+// conclude fills in what follows from the cells.
+func (d *document) conclude() {
 	d.Closing, d.Behind = nil, nil
 	for _, group := range d.groups() {
 		for _, k := range d.Contestants {
@@ -105,12 +106,12 @@ func (d *document) closing(group, contestant string) (c closing, ok bool) {
 			c.Worst, c.WorstCell = r.Ratio.Mean, cell.Name
 		}
 	}
-	means := make([]float64, len(seeds))
+	logs := make([]float64, len(seeds))
 	for i, ratios := range seeds {
-		means[i] = stat.GeometricMean(ratios, nil)
+		logs[i] = math.Log(stat.GeometricMean(ratios, nil))
 	}
-	c.Geomean = newInterval(means)
-	c.Geomean.Mean = stat.GeometricMean(cells, nil)
+	i := newInterval(logs)
+	c.Geomean = interval{stat.GeometricMean(cells, nil), math.Exp(i.Low), math.Exp(i.High)}
 	return c, true
 }
 
