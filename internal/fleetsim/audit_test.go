@@ -45,17 +45,28 @@ func TestCountsAreRightAfterEveryEvent(t *testing.T) {
 		"batches, events": {Engines: Fleet(3, lockstep), Chooser: powerOfTwo, Reports: Reports{Wire: Piggyback}, Events: events, Faults: Faults{Hidden: 0.2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Trace = tree(500 * c.Engines[0].withDefaults().Ranks)
+			c.Trace = tree(300 * c.Engines[0].withDefaults().Ranks)
 			c.Gateways = 2
 			s, err := newSim(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for s.left > 0 {
+				next, arrived := s.agenda.heap[0], s.next
 				if err := s.turn(); err != nil {
 					t.Fatal(err)
 				}
-				for _, r := range s.ranks {
+				if s.next != arrived {
+					next.kind = requestComes
+				}
+				var touched []*rank
+				switch next.kind {
+				case stepEnds:
+					touched = s.groups[next.a].ranks
+				case requestComes, failureSeen, scheduled:
+					touched = s.ranks
+				}
+				for _, r := range touched {
 					if err := r.audit(); err != nil {
 						t.Fatalf("at %v, rank %d: %v", time.Duration(s.now), r.number, err)
 					}
@@ -92,7 +103,7 @@ func tree(n int) *trace.Trace {
 func (r *rank) audit() error {
 	s := r.sim
 	var waiting, prefill, outputs, decoding, kvRead, private, wire int64
-	users := make(map[uint64]int32)
+	users := make(map[uint64]int32, len(r.running))
 	for _, req := range r.waiting.items[r.waiting.head:] {
 		f := &s.flights[req]
 		waiting += int64(f.estimate)
@@ -126,8 +137,8 @@ func (r *rank) audit() error {
 			return fmt.Errorf("request %d holds %d tokens of KV cache, with %d tokens to go", req, held, left)
 		}
 	}
-	for _, e := range s.agenda.heap {
-		if e.kind == requestComes && s.flights[e.a].rank == r.number {
+	for i := range s.agenda.heap {
+		if e := &s.agenda.heap[i]; e.kind == requestComes && s.flights[e.a].rank == r.number {
 			wire++
 		}
 	}

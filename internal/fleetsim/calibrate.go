@@ -40,6 +40,9 @@ var calibrationSeed = maphash.MakeSeed()
 // AtLoad returns the trace with its arrivals at such a rate that they bring so
 // much work as is that share of what the fleet does when Saturated.
 func (c *Calibrations) AtLoad(t *trace.Trace, engines []EngineConfig, load float64) (*trace.Trace, error) {
+	if !(load > 0) {
+		return nil, badConfig("a load of %v", load)
+	}
 	var h maphash.Hash
 	h.SetSeed(calibrationSeed)
 	maphash.WriteComparable(&h, len(t.Requests))

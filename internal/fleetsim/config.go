@@ -3,6 +3,7 @@ package fleetsim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -245,10 +246,15 @@ func (c *Config) check(kv int) error {
 	if c.Shares != nil && len(c.Shares) != c.Gateways {
 		return badConfig("%d shares for %d gateways", len(c.Shares), c.Gateways)
 	}
+	var shares float64
 	for _, s := range c.Shares {
 		if !(s >= 0) {
 			return badConfig("a share of %v", s)
 		}
+		shares += s
+	}
+	if c.Shares != nil && !(shares > 0 && shares <= math.MaxFloat64) {
+		return badConfig("shares of %v in all", shares)
 	}
 	if c.Network <= 0 || c.Detection < 0 || c.Reports.Period <= 0 || !(c.Reports.Jitter < 1) || c.Sample <= 0 {
 		return badConfig("a time is out of range")

@@ -193,7 +193,7 @@ func TestTheCacheKeepsWhatWasUsedLast(t *testing.T) {
 // One request a step, all of one length, at random times: the queue that theory
 // knows best.
 func TestWaitIsThatOfMD1(t *testing.T) {
-	const n = 40_000
+	const n = 20_000
 	engine := plain
 	engine.ChunkTokens = 90 // with the base, 100 ms of service
 	for _, busy := range []float64{0.3, 0.5, 0.7} {

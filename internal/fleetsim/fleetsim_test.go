@@ -21,11 +21,12 @@ var (
 	random       = policy(selector.Random)
 )
 
-// mix is a trace at 95 % of what eight engines can do.
+// mix is a trace at 95 % of what the engines can do.
 func mix(t *testing.T, requests int, engines []fleetsim.EngineConfig) *trace.Trace {
 	t.Helper()
 	var c fleetsim.Calibrations
-	scaled, err := c.AtLoad(trace.Generate("mix", trace.Mix{Seed: 7, Requests: requests, BurstRate: 3}), engines, 0.95)
+	whole := trace.Generate("mix", trace.Mix{Seed: 7, Requests: requests, BurstRate: 3}).Limit(20_000)
+	scaled, err := c.AtLoad(whole, engines, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +51,42 @@ func TestEqualConfigsGiveEqualResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fleetsim.Config{Seed: 3, Trace: tr, Engines: engines, Chooser: chooser, Gateways: 3}
-			if a, b := run(t, c), run(t, c); !reflect.DeepEqual(a, b) {
+			a := run(t, c)
+			if b := run(t, c); !reflect.DeepEqual(a, b) {
 				t.Error("two runs of one config differ")
+			}
+			c.Seed++
+			if _, ok := chooser.(fleetsim.Policy); ok && reflect.DeepEqual(a, run(t, c)) {
+				t.Error("the seed makes no difference")
+			}
+		})
+	}
+}
+
+func TestAllThatCanHappenHappensAgainInTheSameWay(t *testing.T) {
+	engine := fleetsim.EngineConfig{Ranks: 2, PrefixCache: true, KVTokens: 60_000}
+	engines := append(fleetsim.Fleet(6, engine), fleetsim.EngineConfig{Absent: true})
+	tr := mix(t, 2000, engines[:4])
+	half := tr.Span() / 2
+	for _, wire := range []fleetsim.Wire{fleetsim.LoadSnapshot, fleetsim.LoadStatShort, fleetsim.Piggyback} {
+		t.Run(wire.String(), func(t *testing.T) {
+			c := fleetsim.Config{
+				Seed: 3, Trace: tr, Engines: engines, Chooser: policy(selector.DPRank), Gateways: 3, Shares: []float64{2, 1, 1},
+				Reports: fleetsim.Reports{Wire: wire},
+				Faults:  fleetsim.Faults{Hidden: 0.1, Loss: 0.2, Mute: []int{1}, Frozen: []int{2}},
+				Events: []fleetsim.Event{
+					{At: half, Kind: fleetsim.Crash, Engine: 3},
+					{At: half, Kind: fleetsim.RestartGateway, Gateway: 2},
+					{At: half, Kind: fleetsim.SetSpeed, Engine: 0, Speed: 0.5},
+					{At: half, Kind: fleetsim.Join, Engine: 6},
+				},
+			}
+			a, b := run(t, c), run(t, c)
+			if !reflect.DeepEqual(a, b) {
+				t.Error("two runs of one config differ")
+			}
+			if s := a.Summary(); s.Retried == 0 {
+				t.Errorf("nothing was on the engine that crashed: %+v", s)
 			}
 		})
 	}

@@ -225,8 +225,8 @@ func (s *sim) check() error {
 			if own := w.Own(); own.InFlight != 0 || own.Unstarted != 0 || own.PendingTokens != 0 {
 				return fmt.Errorf("fleetsim: gateway %d, %s: books are %+v at the end", g.index, w.ID(), own)
 			}
-			if e := g.engines[w]; e == nil || !e.up {
-				return fmt.Errorf("fleetsim: gateway %d still has %s at the end", g.index, w.ID())
+			if e := g.engines[w]; e == nil || g.targets[e.index].worker != w {
+				return fmt.Errorf("fleetsim: gateway %d has lost track of %s", g.index, w.ID())
 			}
 		}
 	}
