@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"math"
 	"os"
-	"slices"
 )
 
 //go:embed page.html
@@ -26,20 +25,15 @@ type page struct {
 	Cells      []cellView
 }
 
-// The page's names for what has shorter ones in Go.
-func (c *cell) About() string    { return c.about() }
-func (i interval) Half() float64 { return i.half() }
+// About is what the page says of a cell.
+func (c *cell) About() string { return c.about() }
 
-// policy is a contestant on the page, in the order of the first group's geometric
-// means. Its index names its colour and its switch.
-type policy struct {
-	contestant
-	Index int
-	Hue   int // among hues; the oracles and candidates have their own
-	Round int // times that the hues were used up before
-	Shown bool
-	Means []closing // of each group; without a name where it was not in all cells
-	Lags  []behind
+// PlusMinus is what the page says after the mean.
+func (i interval) PlusMinus() string {
+	if i.half() == 0 {
+		return "" // one seed, or an oracle that is always the better one
+	}
+	return fmt.Sprintf("± %.3f", i.half())
 }
 
 // groupRows are the cells of a group as rows of the table of ratios.
@@ -117,64 +111,6 @@ func newPage(d *document) *page {
 }
 
 func cellID(i int) string { return fmt.Sprint("cell", i) }
-
-// The page has so many hues, and shows so many known rules until it is told
-// otherwise.
-const (
-	hues       = 8
-	knownShown = 4
-)
-
-// policiesOf returns the contestants with the best first.
-func policiesOf(d *document) (policies []policy) {
-	for _, k := range d.Contestants {
-		p := policy{contestant: k}
-		for _, group := range d.groups() {
-			c, ok := d.closing(group, k.Name)
-			if !ok {
-				c = closing{}
-			}
-			p.Means = append(p.Means, c)
-		}
-		for _, b := range d.Behind {
-			if b.Contestant == k.Name {
-				p.Lags = append(p.Lags, b)
-			}
-		}
-		policies = append(policies, p)
-	}
-	slices.SortStableFunc(policies, func(a, b policy) int {
-		return cmp.Compare(sortKey(&a), sortKey(&b))
-	})
-	rules := 0
-	for i := range policies {
-		p := &policies[i]
-		p.Index = i
-		if p.Shown = true; p.Kind == known {
-			p.Hue, p.Round, p.Shown = rules%hues, rules/hues, rules < knownShown
-			rules++
-		}
-	}
-	return policies[:min(len(policies), maxSeries)]
-}
-
-// Color is the name of the policy's colour in the style sheet.
-func (p *policy) Color() template.CSS {
-	switch p.Kind {
-	case oracle:
-		return "--soft"
-	case candidate:
-		return "--candidate"
-	}
-	return template.CSS(fmt.Sprint("--h", p.Hue))
-}
-
-func sortKey(p *policy) float64 {
-	if p.Means[0].Contestant == "" {
-		return math.Inf(1)
-	}
-	return p.Means[0].Geomean.Mean
-}
 
 func ratioBoxes(c *cellResult, policies []policy) (boxes []ratioBox) {
 	best := math.Inf(1)

@@ -11,10 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plimsoll-go/plimsoll/internal/fleetsim"
-
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -33,21 +30,19 @@ func seriesColor(i int) color.Color { return color.RGBA{2, 0, uint8(i), 255} }
 
 const maxSeries = 256
 
+// newPlot returns a plot whose axes have no names. The page says what they are:
+// gonum sets the name of a logarithmic axis, and room for it, far to the right.
 func newPlot() *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.LineStyle.Color, a.Tick.LineStyle.Color = grey, grey
-		a.Label.TextStyle.Color, a.Tick.Label.Color = ink, ink
-		sans(&a.Label.TextStyle.Font, 11)
-		sans(&a.Tick.Label.Font, 11)
+		a.Tick.Label.Color = ink
+		// A font with the widths of the page's, so that labels keep to their places.
+		a.Tick.Label.Font.Variant, a.Tick.Label.Font.Size = "Sans", 11
 	}
 	return p
 }
-
-// sans sets a font that has the widths of the page's, so that labels keep to where
-// they were put.
-func sans(f *font.Font, size font.Length) { f.Variant, f.Size = "Sans", size }
 
 func newGrid() *plotter.Grid {
 	g := plotter.NewGrid()
@@ -111,7 +106,6 @@ const leastTime seconds = 0.001
 // plotCurves draws the distributions of the time to first token in a cell.
 func plotCurves(c *cellResult, policies []policy) template.HTML {
 	p := newPlot()
-	p.X.Label.Text = "time to first token"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, timeTicks{}
 	p.Y.Tick.Marker = tailTicks
 	p.Add(newGrid())
@@ -146,29 +140,6 @@ func widen(a *plot.Axis) {
 	}
 }
 
-// Width and Dashes are those of a policy's line, which tell policies of one colour
-// apart.
-func (p *policy) Width() float64 {
-	if p.Kind == candidate {
-		return 3
-	}
-	return 1.6
-}
-
-func (p *policy) Dashes() template.CSS {
-	switch {
-	case p.Kind == oracle && p.Name == oracleName(fleetsim.Instant):
-		return "2 2"
-	case p.Kind == oracle:
-		return "5 2 1 2"
-	case p.Round == 1:
-		return "7 3"
-	case p.Round > 1:
-		return "7 3 1 3"
-	}
-	return "none"
-}
-
 func (p *policy) lineStyle() draw.LineStyle {
 	s := draw.LineStyle{Color: seriesColor(p.Index), Width: vg.Length(p.Width())}
 	for field := range strings.FieldsSeq(string(p.Dashes())) {
@@ -183,7 +154,6 @@ func (p *policy) lineStyle() draw.LineStyle {
 // geometric mean with its interval.
 func plotRatios(d *document, group string, policies []policy) template.HTML {
 	p := newPlot()
-	p.X.Label.Text = "p99 time to first token ÷ better oracle's"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ratioTicks{}
 	p.Add(newGrid())
 	var names []plot.Tick
@@ -222,7 +192,7 @@ func plotRatios(d *document, group string, policies []policy) template.HTML {
 	p.Y.Min, p.Y.Max = -0.7, float64(len(policies))-0.3
 	p.X.Min, p.X.Max = 0.95, worst*1.05 // an interval may be wider
 	widen(&p.X)
-	return inline(p, 60+vg.Length(17*len(policies)), "ratios to the better oracle, by policy")
+	return inline(p, 40+vg.Length(17*len(policies)), "ratios to the better oracle, by policy")
 }
 
 // ratioTicks and timeTicks put labels at 1, 2 and 5 times the powers of ten, or
