@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/plimsoll-go/plimsoll/snapshot/vllm"
@@ -11,8 +12,9 @@ import (
 // dialect. FromTokenSpeed and FromVLLM make it.
 type Batch struct {
 	// Rank is the index of the engine that made it, as the engine counts (see
-	// ConnectorConfig.FirstIndex). NoRank says that the message is about no rank: a
-	// reply to something else, or bytes that did not decode.
+	// ConnectorConfig.FirstIndex). NoRank says that the message is about no rank that
+	// is known: a batch of a sender too old to tell, a reply to something else, or
+	// bytes that did not decode.
 	Rank int
 
 	Load     Report   // sampled when the batch was made; it knows nothing of the batch's own ends
@@ -26,20 +28,22 @@ type Batch struct {
 
 // FromTokenSpeed returns what a decoded batch of a TokenSpeed engine says, given
 // the error of its Decode: of a ragged one the ends that can be trusted, of any
-// other that failed nothing but the error.
+// other that failed nothing but the error. A batch of nine elements names no rank,
+// and has no load. A host that decodes the tokens too passes the Summary of its
+// Batch.
 //
 // Pages are its unit of KV cache. Depending on its version (0.1.1 for one), the
 // running requests include those that wait. Nothing on the wire tells, so a queue
 // counts twice there; where all requests are ours that can only make a rank that
 // queues look worse.
 func FromTokenSpeed(s *tokenspeed.Summary, err error) Batch {
-	switch {
-	case errors.Is(err, tokenspeed.ErrRagged):
-		return Batch{Rank: s.EngineIndex, Finished: s.Finished, Err: err}
-	case err != nil:
+	if err != nil && !errors.Is(err, tokenspeed.ErrRagged) {
 		return Batch{Rank: NoRank, Err: err}
 	}
-	b := Batch{Rank: s.EngineIndex, Finished: s.Finished, HasLoad: s.Load.Known, Err: s.LoadErr}
+	b := Batch{Rank: s.EngineIndex, Finished: s.Finished, HasLoad: s.Load.Known, Err: cmp.Or(err, s.LoadErr)}
+	if s.Elements < 10 {
+		b.Rank = NoRank
+	}
 	if l := &s.Load; l.Known {
 		b.Load = Report{
 			Running: l.Running, Waiting: l.Waiting,

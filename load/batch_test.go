@@ -59,7 +59,7 @@ func TestWhatABatchSaysInTheTermsOfAReport(t *testing.T) {
 	}{
 		{"TokenSpeed, 14 elements", tokenSpeedBatch(t, slim14), 1, &pages, "vec-1", nil},
 		{"TokenSpeed, 10 elements", tokenSpeedBatch(t, slim10), 1, nil, "vec-1", nil},
-		{"TokenSpeed, 9 elements", tokenSpeedBatch(t, slim9), 0, nil, "vec-1", nil},
+		{"TokenSpeed, 9 elements", tokenSpeedBatch(t, slim9), NoRank, nil, "vec-1", nil},
 		{"TokenSpeed, one of two ended", tokenSpeedBatch(t, slimTwo), 1, &pages, "b", nil},
 		{"TokenSpeed, ragged", tokenSpeedBatch(t, slimRag), 1, nil, "b", tokenspeed.ErrRagged},
 		{"TokenSpeed, more pages in use than there are", tokenSpeedBatch(t, slimOver), 1, nil, "b", tokenspeed.ErrOutOfRange},

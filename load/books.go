@@ -110,6 +110,7 @@ const (
 	flightActive = 1 << iota
 	flightLeft
 	flightStarted
+	flightHeld // by the connector of its worker, which has to hear of its end
 
 	flightGeneration // adding it starts the next generation
 	flightFlags      = flightGeneration - 1
@@ -180,14 +181,9 @@ func newTicket(w *Worker, r request) Ticket {
 	return Ticket{f, generation, w, r}
 }
 
-// live reports whether the ticket has something to release.
-func (t Ticket) live() bool {
-	if t.flight == nil {
-		return false
-	}
-	word := t.flight.word.Load()
-	return word&^flightFlags == t.generation && word&flightActive != 0
-}
+// hold marks that the connector of the worker is to hear of the end. It fails if
+// there has been one.
+func (t Ticket) hold() bool { return t.mark(flightHeld) != 0 }
 
 // mark sets flags of a live flight and returns those that were newly set.
 func (t Ticket) mark(flags uint64) uint64 {
@@ -245,17 +241,21 @@ func (b *books) mark(set, tokens uint64) {
 // acts on the incarnation of the worker that it was reserved on, and on no later
 // one.
 func (t Ticket) Done() {
-	if t.flight != nil {
-		t.release(false)
+	if t.end() {
+		t.worker.connector.Load().ticketDone(t)
 	}
 }
 
-func (t Ticket) release(leaked bool) {
+// end is Done without telling the connector; it reports whether that is to be told.
+func (t Ticket) end() (held bool) { return t.flight != nil && t.release(false) }
+
+// release reports whether this call released the ticket and a connector held it.
+func (t Ticket) release(leaked bool) (held bool) {
 	var word uint64
 	for {
 		word = t.flight.word.Load()
 		if word&^flightFlags != t.generation || word&flightActive == 0 {
-			return
+			return false
 		}
 		if t.flight.word.CompareAndSwap(word, t.generation+flightGeneration) {
 			break
@@ -269,6 +269,7 @@ func (t Ticket) release(leaked bool) {
 	if !leaked { // a finalized flight is on its way out
 		flights.Put(t.flight)
 	}
+	return word&flightHeld != 0
 }
 
 func (b *books) finish(leaked bool) {

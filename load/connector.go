@@ -69,7 +69,7 @@ type Connector struct {
 	next     int // rank whose turn it is among equals
 	dead     error
 	stats    connectorStats
-	ended    []Ticket // scratch of Observe
+	ended    []held // scratch of Observe
 }
 
 // held is a request in flight.
@@ -109,7 +109,7 @@ func NewConnector(w *Worker, c ConnectorConfig) *Connector {
 	if c.Rand == nil {
 		c.Rand = rand.Uint64
 	}
-	return &Connector{
+	conn := &Connector{
 		worker:     w,
 		feed:       w.advertise(ranks, !c.Shared),
 		shared:     c.Shared,
@@ -118,6 +118,8 @@ func NewConnector(w *Worker, c ConnectorConfig) *Connector {
 		ranks:      make([]connectorRank, ranks),
 		next:       int(c.Rand() % uint64(ranks)), // connectors that start together must not all begin with rank 0
 	}
+	w.connector.Store(conn)
+	return conn
 }
 
 // Worker returns the worker whose connector this is.
@@ -127,7 +129,7 @@ func (c *Connector) Worker() *Worker { return c.worker }
 // equals, and counts the request on it in the same step. promptTokens may be 0
 // where they are not known. The errors are ErrDuplicate and ErrDead.
 //
-// An id names one request until it is released. A request that is sent again
+// An id names one request of the group until it is released. A request that is sent again
 // needs another one: the engines could not tell the two apart either.
 func (c *Connector) Reserve(id string, promptTokens int64) (Reservation, error) {
 	return c.reserve(id, NoRank, promptTokens)
@@ -164,24 +166,35 @@ func (c *Connector) reserveLocked(id string, rank int, promptTokens, now int64) 
 	if rank == NoRank {
 		rank = c.leastLoadedLocked(now)
 	}
-	return c.holdLocked(id, c.worker.Reserve(rank, promptTokens)), nil
+	t := c.worker.Reserve(rank, promptTokens)
+	t.hold()
+	return c.holdLocked(id, held{t, rank}), nil
 }
 
-// Register takes in a request that a selector has counted on a rank of the worker
-// (policy dp_rank): from here on the batches that end it release it. The ticket
-// is that of the pick; the host releases it through the reservation, or else the
-// rank counts as busy until the engine ends the request. If it is refused, with ErrDuplicate, ErrDead or ErrNotHere,
-// the ticket remains the caller's to release.
-func (c *Connector) Register(id string, t Ticket) (Reservation, error) {
+// Register takes in a request that a selector has counted on the worker: from here
+// on the batches that end it release it. ticket is that of the pick. Where the pick
+// chose a rank (policy dp_rank) it is that one; where it did not, the least loaded
+// one is reserved as in Reserve. The ticket remains good: whoever is done first, it
+// or the reservation, ends the request.
+//
+// If it is refused, with ErrDuplicate, ErrDead or ErrNotHere, the ticket remains the
+// caller's to release.
+func (c *Connector) Register(id string, ticket Ticket) (Reservation, error) {
+	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.refuseLocked(id); err != nil {
 		return Reservation{}, err
 	}
-	if rank := t.request.rank(); t.worker != c.worker || rank < 0 || rank >= len(c.ranks) || !t.live() {
+	rank := ticket.request.rank()
+	if ticket.worker != c.worker || rank >= len(c.ranks) || !ticket.hold() {
 		return Reservation{}, ErrNotHere
 	}
-	return c.holdLocked(id, t), nil
+	if rank == NoRank {
+		rank = c.leastLoadedLocked(now)
+		c.rankBook(rank).pick(ticket.request.tokens())
+	}
+	return c.holdLocked(id, held{ticket, rank}), nil
 }
 
 // refuseLocked comes before anything is counted: who is refused must have nothing
@@ -190,23 +203,18 @@ func (c *Connector) refuseLocked(id string) error {
 	if c.dead != nil {
 		return fmt.Errorf("%w: %w", ErrDead, c.dead)
 	}
-	if h, ok := c.requests[id]; ok {
-		if h.ticket.live() {
-			c.stats.Duplicates++
-			return ErrDuplicate
-		}
-		c.takeLocked(id, h) // done behind our back
-		c.silenceLocked(h.rank)
+	if _, ok := c.requests[id]; ok {
+		c.stats.Duplicates++
+		return ErrDuplicate
 	}
 	return nil
 }
 
-func (c *Connector) holdLocked(id string, t Ticket) Reservation {
-	rank := t.request.rank()
-	c.requests[id] = held{t, rank}
-	c.ranks[rank].requests++
+func (c *Connector) holdLocked(id string, h held) Reservation {
+	c.requests[id] = h
+	c.ranks[h.rank].requests++
 	c.stats.Reserved++
-	return Reservation{Ticket: t, connector: c, id: id}
+	return Reservation{Ticket: h.ticket, connector: c, id: id, rank: h.rank}
 }
 
 func (c *Connector) leastLoadedLocked(now int64) int {
@@ -272,17 +280,17 @@ func (c *Connector) Observe(b Batch) error {
 	if c.dead != nil {
 		return fmt.Errorf("%w: %w", ErrDead, c.dead)
 	}
-	if b.Rank == NoRank {
-		c.stats.drop(b.Err)
-		return b.Err
+	rank := NoRank
+	if b.Rank != NoRank {
+		if rank = b.Rank - c.firstIndex; rank < 0 || rank >= len(c.ranks) {
+			err := fmt.Errorf("%w: engine index %d, of %d from %d", ErrNoRank, b.Rank, len(c.ranks), c.firstIndex)
+			c.stats.drop(err)
+			return err
+		}
 	}
-	rank := b.Rank - c.firstIndex
-	if rank < 0 || rank >= len(c.ranks) {
-		err := fmt.Errorf("%w: engine index %d, of %d from %d", ErrNoRank, b.Rank, len(c.ranks), c.firstIndex)
-		c.stats.drop(err)
-		return err
+	if rank != NoRank || len(b.Finished) > 0 {
+		c.stats.Batches++
 	}
-	c.stats.Batches++
 
 	// What the batch ends is taken out first, so that the load can be stored as it
 	// will be without it; the tickets are released after that. So whoever looks
@@ -291,25 +299,30 @@ func (c *Connector) Observe(b Batch) error {
 		if h, ok := c.requests[string(id)]; ok {
 			c.takeLocked(string(id), h)
 			c.stats.Finished++
-			c.ended = append(c.ended, h.ticket)
+			c.ended = append(c.ended, h)
 		} else {
 			c.stats.Unknown++
 		}
 	}
-	err := c.storeLocked(rank, &b)
-	for i, t := range c.ended {
-		t.Done()
-		c.ended[i] = Ticket{}
-		c.silenceLocked(t.request.rank())
+	err := b.Err
+	c.stats.drop(err)
+	if rank != NoRank {
+		err = c.storeLocked(rank, &b)
+	}
+	for i, h := range c.ended {
+		c.end(h)
+		c.ended[i] = held{}
+		c.silenceLocked(h.rank)
 	}
 	c.ended = c.ended[:0]
-	c.silenceLocked(rank)
+	if rank != NoRank {
+		c.silenceLocked(rank)
+	}
 	return err
 }
 
 func (c *Connector) storeLocked(rank int, b *Batch) error {
 	if b.Err != nil {
-		c.stats.drop(b.Err)
 		c.feed.Drop(rank, dropReason(b.Err), b.Err)
 	}
 	if !b.HasLoad {
@@ -338,21 +351,17 @@ func (c *Connector) storeLocked(rank int, b *Batch) error {
 	return b.Err
 }
 
-// quietLocked reports whether the rank has nothing to do by what we know. The
-// books are asked too, because a ticket can be done without the connector.
-func (c *Connector) quietLocked(rank int) bool {
-	if c.shared {
-		return false
-	}
-	return c.ranks[rank].requests == 0 || c.inFlight(rank) == 0
-}
+// quietLocked reports whether the rank has nothing to do by what we know.
+func (c *Connector) quietLocked(rank int) bool { return !c.shared && c.ranks[rank].requests == 0 }
 
 // inFlight is what the books say of a rank: with picks of a selector that have not
 // been registered yet.
 func (c *Connector) inFlight(rank int) int64 {
-	n, _ := (*c.worker.rankBooks.Load())[rank].inFlight()
+	n, _ := c.rankBook(rank).inFlight()
 	return n
 }
+
+func (c *Connector) rankBook(rank int) *books { return (*c.worker.rankBooks.Load())[rank] }
 
 // silenceLocked makes a rank read idle if it has become so.
 func (c *Connector) silenceLocked(rank int) {
@@ -369,6 +378,17 @@ func (c *Connector) silenceLocked(rank int) {
 func (c *Connector) takeLocked(id string, h held) {
 	delete(c.requests, id)
 	c.ranks[h.rank].requests--
+}
+
+// end releases a request, whose own books know the rank unless its pick left that
+// open.
+func (c *Connector) end(h held) {
+	h.ticket.end()
+	if h.ticket.request.rank() == NoRank {
+		b := c.rankBook(h.rank)
+		b.mark(flightLeft|flightStarted, h.ticket.request.tokens())
+		b.finish(false)
+	}
 }
 
 // Release ends the request of that id, if it is in flight; whether it was is the
@@ -390,15 +410,33 @@ func (c *Connector) release(id string, t Ticket, count *uint64) bool {
 	}
 	c.takeLocked(id, h)
 	*count++
-	h.ticket.Done()
+	c.end(h)
 	c.silenceLocked(h.rank)
 	return true
 }
 
-// Fail says that the group is dead: its engine said so, or its transport broke.
-// Every request in flight is released, and the ids of those are returned, sorted,
+// ticketDone is called when a ticket that is held here was done by itself. That is rare,
+// and worth neither a second map nor a longer ticket.
+func (c *Connector) ticketDone(t Ticket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, h := range c.requests {
+		if h.ticket == t {
+			c.takeLocked(id, h)
+			c.stats.Released++
+			c.end(h)
+			c.silenceLocked(h.rank)
+			return
+		}
+	}
+}
+
+// Fail says that the group is dead: one of its engines said so (that message does
+// not say which), or their transport broke. Ranks that live and die apart are
+// groups of one. Every request in flight is released, and the ids of those are returned, sorted,
 // so that the host can fail them; the worker is not healthy any more, and nothing
-// can be reserved. Only the first call has an effect.
+// can be reserved. Only the first call has an effect. When the engines are back,
+// they are a new worker with a new connector.
 func (c *Connector) Fail(cause error) (ids []string) {
 	if cause == nil {
 		cause = errors.New("no cause given")
@@ -414,7 +452,7 @@ func (c *Connector) Fail(cause error) (ids []string) {
 	for id, h := range c.requests {
 		c.takeLocked(id, h)
 		c.stats.Failed++
-		h.ticket.Done()
+		c.end(h)
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, cmp.Compare)
@@ -429,11 +467,12 @@ type Reservation struct {
 	Ticket
 	connector *Connector
 	id        string
+	rank      int
 }
 
 // Rank returns the rank that was reserved. It counts from 0, also where
 // ConnectorConfig.FirstIndex does not.
-func (r Reservation) Rank() int { return r.Ticket.request.rank() }
+func (r Reservation) Rank() int { return r.rank }
 
 // Done releases the request, if nothing has yet.
 func (r Reservation) Done() {

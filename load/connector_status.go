@@ -43,7 +43,7 @@ type ConnectorRankStatus struct {
 	Waiting Maybe[int64]   `json:"waiting"`
 	KVUsage Maybe[float64] `json:"kv_usage"`
 
-	Quiet    bool   `json:"quiet"`    // that word is overruled, because no request of ours is left there
+	Quiet    bool   `json:"quiet"`    // that word is overruled until the next batch, because no request of ours was left there
 	Silenced uint64 `json:"silenced"` // times that it was
 }
 

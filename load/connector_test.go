@@ -426,17 +426,93 @@ func TestAnOldReservationDoesNotReleaseALaterRequestOfTheSameID(t *testing.T) {
 	}
 }
 
-func TestATicketThatIsDoneByItselfLeavesItsIDFree(t *testing.T) {
+func TestATicketThatIsDoneByItselfEndsItsRequest(t *testing.T) {
 	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
-	r := mustReserveRank(t, c, "a", 0)
-	mustObserve(t, c, batch(0, 4, 0, 0.3))
-	r.Ticket.Done() // a deferred Done of the selector's pick, say
-	mustReserveRank(t, c, "a", 1)
-	wantRank(t, c, 0, 0, 0, Known(0.3), 0)
-	mustObserve(t, c, batch(0, 4, 0, 0.3))
-	wantRank(t, c, 0, 0, 0, Known(0.3), 0)
-	if st := c.Status(); st.InFlight != 1 || c.worker.InFlight() != 1 {
-		t.Errorf("%d ids and %d requests in flight, want 1", st.InFlight, c.worker.InFlight())
+	for name, request := range map[string]func() (Reservation, Ticket){
+		"reserved": func() (Reservation, Ticket) {
+			r := mustReserveRank(t, c, "a", 0)
+			return r, r.Ticket
+		},
+		"a pick with a rank": func() (Reservation, Ticket) {
+			k := c.worker.Reserve(0, 5)
+			r, err := c.Register("a", k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r, k
+		},
+		"a pick without a rank": func() (Reservation, Ticket) {
+			c.next = 0
+			k := c.worker.Reserve(NoRank, 5)
+			r, err := c.Register("a", k)
+			if err != nil || r.Rank() != 0 {
+				t.Fatalf("rank %d, %v", r.Rank(), err)
+			}
+			return r, k
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, k := request()
+			mustReserveRank(t, c, "b", 1)
+			mustObserve(t, c, batch(0, 4, 0, 0.3))
+			wantRank(t, c, 0, 4, 0, Known(0.3), 1)
+			k.FirstToken()
+			k.Done() // a deferred Done of the selector's pick, say
+			wantRank(t, c, 0, 0, 0, Known(0.3), 0)
+			if r.Abort() || c.Release("a") {
+				t.Error("it was in flight still")
+			}
+			if e := entry(t, c.worker); e.OwnOn(0) != (Own{}) || e.Own() != (Own{1, 1, 0}) {
+				t.Errorf("the books are %+v, of the rank %+v", e.Own(), e.OwnOn(0))
+			}
+			c.Release("b")
+		})
+	}
+	if st := c.Status(); st.InFlight != 0 || st.Released != 6 || c.worker.InFlight() != 0 {
+		t.Errorf("the status shows %+v", st)
+	}
+}
+
+func TestAPickWithoutARankGetsTheLeastLoadedOne(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 3})
+	var ranks []int
+	for i := range 6 {
+		k := c.worker.Reserve(NoRank, 7)
+		r, err := c.Register(fmt.Sprint(i), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks = append(ranks, r.Rank())
+		if got := entry(t, c.worker).OwnOn(r.Rank()); got.PendingTokens != 7*got.InFlight {
+			t.Errorf("the rank has %+v", got)
+		}
+	}
+	slices.Sort(ranks)
+	if !slices.Equal(ranks, []int{0, 0, 1, 1, 2, 2}) {
+		t.Errorf("6 picks went to ranks %v", ranks)
+	}
+	mustObserve(t, c, batch(1, 1, 1, 0.5, "0", "1", "2", "3", "4", "5"))
+	for rank := range 3 {
+		if own := entry(t, c.worker).OwnOn(rank); own != (Own{}) {
+			t.Errorf("rank %d ends with %+v", rank, own)
+		}
+	}
+	if c.worker.Own() != (Own{}) || c.worker.Status().Picked != 6 {
+		t.Errorf("it ends with %+v, %d picked", c.worker.Own(), c.worker.Status().Picked)
+	}
+}
+
+func TestATicketIsRegisteredOnce(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	k := reserve(t, c.worker, 0, 0)
+	if _, err := c.Register("a", k); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Register("b", k); !errors.Is(err, ErrNotHere) {
+		t.Errorf("a second time: %v, want ErrNotHere", err)
+	}
+	if c.Status().InFlight != 1 {
+		t.Errorf("%d in flight", c.Status().InFlight)
 	}
 }
 
@@ -481,6 +557,18 @@ func TestABatchOfAnUnknownRankIsCountedAndDropped(t *testing.T) {
 	mustObserve(t, c, batch(9, 2, 0, 0.6))
 	wantRank(t, c, 0, 1, 0, Known(0.5), 1)
 	wantRank(t, c, 1, 2, 0, Known(0.6), 1)
+}
+
+func TestABatchThatNamesNoRankEndsItsRequests(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2, FirstIndex: 4})
+	mustReserveRank(t, c, "a", 1)
+	mustObserve(t, c, batch(5, 3, 0, 0.4))
+	b := batch(NoRank, 9, 9, 0.9, "a")
+	mustObserve(t, c, b)
+	wantRank(t, c, 1, 0, 0, Known(0.4), 0)
+	if _, ok := entry(t, c.worker).Report(0); ok || c.Status().Batches != 2 {
+		t.Errorf("it was taken for one of rank 0: %+v", c.Status())
+	}
 }
 
 func TestABatchWithoutALoadStoresNone(t *testing.T) {
@@ -606,6 +694,24 @@ func TestDeathReleasesEveryRequestAndSaysWhich(t *testing.T) {
 	}
 }
 
+func TestADeadEngineIsNotMadeHealthyByAHealthCheck(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	c.Fail(errors.New("reset"))
+	c.worker.SetHealthy(true)
+	if ws := c.worker.Status(); ws.Healthy || ws.Why != Dead {
+		t.Errorf("the worker's status shows %+v", ws)
+	}
+}
+
+func TestTheStatusOfAGroupCountsWhatIsInFlight(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	mustReserveRank(t, c, "a", 0)
+	mustReserveRank(t, c, "b", 0)
+	if ws := c.worker.Status(); ws.Depth != Known[int64](2) || !ws.Trusted || !ws.Owned {
+		t.Errorf("the worker's status shows %+v", ws)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 func TestAWorkerThatWasRemovedKeepsItsConnectorsBooksRight(t *testing.T) {
@@ -625,6 +731,7 @@ func TestAWorkerThatWasRemovedKeepsItsConnectorsBooksRight(t *testing.T) {
 		t.Error("a late batch has reached the new worker")
 	}
 	old.Fail(errors.New("gone"))
+	again.Release("x")
 	wantTrusted(t, again.worker, 0)
 }
 
@@ -692,13 +799,13 @@ func TestAPickOfASelectorIsReleasedByTheBatchThatEndsIt(t *testing.T) {
 func TestATicketThatIsNotOfTheGroupIsNotRegistered(t *testing.T) {
 	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
 	other := c.worker.table.Add("other", "")
-	other.Advertise(2)
+	other.Advertise(3)
 	done := c.worker.Reserve(0, 0)
 	done.Done()
 	for name, k := range map[string]Ticket{
 		"the zero ticket":   {},
 		"of another worker": reserve(t, other, 0, 0),
-		"of no rank":        reserve(t, c.worker, NoRank, 0),
+		"of another rank":   reserve(t, other, 2, 0),
 		"done":              done,
 	} {
 		if _, err := c.Register("a", k); !errors.Is(err, ErrNotHere) {

@@ -20,7 +20,7 @@ type WorkerStatus struct {
 
 	Advertised int           `json:"advertised_ranks"` // 0 if it advertises no load feed
 	Owned      bool          `json:"owned"`            // all its requests are ours: its ranks do not go stale; see Connector
-	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks; unknown unless trusted
+	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks, if owned at least InFlight; unknown unless trusted
 	Age        time.Duration `json:"age_ns"`           // of the oldest rank's newest report; 0 if there is none
 
 	InFlight      int64  `json:"in_flight"`      // own requests, picked and not done
@@ -37,7 +37,7 @@ type WorkerStatus struct {
 type RankStatus struct {
 	Rank     int               `json:"rank"`
 	Fresh    bool              `json:"fresh"`     // the newest report is within the window, or need not be; see WorkerStatus.Owned
-	Quiet    bool              `json:"quiet"`     // idle by the word of a Connector: none of our requests is left there
+	Quiet    bool              `json:"quiet"`     // a Connector found it without requests of ours, and it has not been heard since
 	Age      time.Duration     `json:"age_ns"`    // of the newest report; without any, the time since the feed began
 	Report   *Report           `json:"report"`    // the newest; nil if there has been none
 	InFlight int64             `json:"in_flight"` // own requests pinned to this rank
@@ -122,6 +122,9 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 	}
 	if s.trusted {
 		st.Depth = Known(s.depth)
+		if s.owned {
+			st.Depth = Known(max(s.depth, own.InFlight)) // see Entry.DepthNow
+		}
 	}
 	if s.oldest != noReport {
 		st.SinceReport, _ = w.books.sinceReport(s.left)

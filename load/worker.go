@@ -18,7 +18,8 @@ type Worker struct {
 	table *Table
 	order uint64 // of addition
 
-	rankBooks atomic.Pointer[[]*books] // grows, under table.mu; a rank's books stay
+	rankBooks atomic.Pointer[[]*books]  // grows, under table.mu; a rank's books stay
+	connector atomic.Pointer[Connector] // the newest; nil if it never had one
 
 	// position is where the worker stands in the view, or notInView. It is written
 	// with table.mu held, and a hint: a reader's view may be older or renewed.
@@ -121,13 +122,14 @@ func (w *Worker) rankBook(rank int) *books {
 
 // SetHealthy says whether the worker may be picked at all. A new worker is
 // healthy. An unhealthy one keeps its reports and its books, and is neither
-// chosen nor part of any average.
+// chosen nor part of any average. One whose connector has failed stays unhealthy.
 func (w *Worker) SetHealthy(healthy bool) {
 	t := w.table
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.gone || w.healthy == healthy {
+	dead := w.state.noFeed == Dead
+	if w.gone || w.healthy == healthy || healthy && dead {
 		return
 	}
 	w.healthy = healthy

@@ -61,7 +61,7 @@ func (p Pick) String() string {
 	if p.Basis != None {
 		s += fmt.Sprintf(", load %d (%s)", p.Load, p.Basis)
 	}
-	if p.Basis == Engine {
+	if p.Basis == Engine && p.Age > 0 {
 		s += fmt.Sprintf(", reported %v ago", p.Age.Round(time.Millisecond))
 	}
 	if p.Rank != load.NoRank {
