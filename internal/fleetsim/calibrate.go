@@ -38,7 +38,9 @@ type Calibrations struct {
 var calibrationSeed = maphash.MakeSeed()
 
 // AtLoad returns the trace with its arrivals at such a rate that they bring so
-// much work as is that share of what the fleet does when Saturated.
+// much work as is that share of what the fleet does when Saturated: on average, over
+// all of its time. A trace has busier and quieter stretches, and near 1 the busier
+// ones bring more than the fleet can do for a while.
 func (c *Calibrations) AtLoad(t *trace.Trace, engines []EngineConfig, load float64) (*trace.Trace, error) {
 	if !(load > 0) {
 		return nil, badConfig("a load of %v", load)
