@@ -33,7 +33,11 @@ func ExampleConnector() {
 		fmt.Println(err)
 		return
 	}
-	defer r.Done()
+	defer func() {
+		if r.Abort() { // the client has left
+			fmt.Println("tell rank", r.Rank(), "to abort")
+		}
+	}()
 	r.Dispatched() // when it has been sent to rank r.Rank()
 
 	// The batch that ends the request, and says that 2 requests run and 5 wait.

@@ -189,3 +189,52 @@ func ExampleRequest_exclude() {
 	fmt.Println("another one:", second.Worker != first.Worker)
 	// Output: another one: true
 }
+
+// Two groups of ranks that the host drives itself: the selector chooses a group and
+// a rank, and the group's connector takes the pick in, so that the batch that ends
+// the request releases it.
+func ExampleDPRank() {
+	table := load.NewTable(load.Config{})
+	groups := make(map[*load.Worker]*load.Connector)
+	for _, id := range []string{"group-0", "group-1"} {
+		w := table.Add(id, "")
+		groups[w] = load.NewConnector(w, load.ConnectorConfig{Ranks: 2})
+	}
+	sel := selector.New(table, selector.Config{Policy: selector.DPRank()})
+
+	busy := make(map[string]int)
+	for i := range 8 {
+		id := fmt.Sprint("request-", i)
+		pick, err := sel.Pick(selector.Request{ID: id})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		r, err := groups[pick.Worker].Register(id, pick.Ticket)
+		if err != nil { // the id is in flight there, or the group has died since
+			pick.Done()
+			fmt.Println(err)
+			return
+		}
+		defer r.Done() // or Abort, where the engine has to be told
+		busy[fmt.Sprint(pick.Worker.ID(), " rank ", r.Rank())]++
+	}
+	fmt.Println(busy)
+
+	for w, conn := range groups {
+		for rank := range 2 {
+			batch := load.Batch{Rank: rank}
+			for i := range 8 {
+				batch.Finished = append(batch.Finished, fmt.Append(nil, "request-", i))
+			}
+			if err := conn.Observe(batch); err != nil {
+				fmt.Println(err)
+			}
+		}
+		fmt.Println("in flight at the end:", w.InFlight())
+	}
+	// Output:
+	// map[group-0 rank 0:2 group-0 rank 1:2 group-1 rank 0:2 group-1 rank 1:2]
+	// in flight at the end: 0
+	// in flight at the end: 0
+}
