@@ -132,6 +132,10 @@ func (s *sim) reportSeen(i int32, g *gateway) {
 	}
 }
 
+// pendingTokens is what SGLang counts as waiting prompt tokens: those of the queue,
+// and the rest of a prompt that is computed in chunks.
+func (r *rank) pendingTokens() int64 { return r.waitingTokens + r.prefillTokens }
+
 // encode appends the report of a rank to dst as an engine sends it.
 func (s *sim) encode(r *rank, dst []byte) []byte {
 	c := r.config
@@ -153,7 +157,7 @@ func (s *sim) encode(r *rank, dst []byte) []byte {
 			AttnDPRank:        int64(r.index),
 		}
 		if elements == 11 {
-			stat.NumWaitingUncachedTokens = r.waitingTokens
+			stat.NumWaitingUncachedTokens = r.pendingTokens()
 			stat.NumTotalTokens = used + r.waitingTokens
 			stat.MaxRunningRequests = int64(c.MaxRunning)
 			stat.TotalPrefillUncachedTokens = r.prefilled
@@ -167,7 +171,7 @@ func (s *sim) encode(r *rank, dst []byte) []byte {
 			DPRank:                     int64(r.index),
 			NumRunningReqs:             running,
 			NumWaitingReqs:             waiting,
-			NumWaitingUncachedTokens:   r.waitingTokens,
+			NumWaitingUncachedTokens:   r.pendingTokens(),
 			NumUsedTokens:              used,
 			NumTotalTokens:             used + r.waitingTokens,
 			NumActiveTokens:            used + r.waitingTokens,
