@@ -36,6 +36,22 @@ type cell struct {
 	Mute   []int   `json:"mute_engines,omitempty"`
 	Frozen []int   `json:"frozen_engines,omitempty"`
 	Hidden float64 `json:"hidden_requests,omitempty"`
+
+	PromptUnknown bool       `json:"prompt_unknown,omitempty"` // to the gateways
+	Events        []incident `json:"events,omitempty"`
+}
+
+// incident is something that happens while requests arrive.
+type incident struct {
+	At      float64 `json:"at"`   // share of the time of the arrivals
+	What    string  `json:"what"` // a key of incidents
+	Engine  int     `json:"engine,omitempty"`
+	Gateway int     `json:"gateway,omitempty"`
+	Speed   float64 `json:"speed,omitempty"`
+}
+
+var incidents = map[string]fleetsim.EventKind{
+	"speed": fleetsim.SetSpeed, "crash": fleetsim.Crash, "join": fleetsim.Join, "restart": fleetsim.RestartGateway,
 }
 
 // seconds is a duration that JSON has in seconds.
@@ -76,6 +92,11 @@ func (c *cell) context() int {
 // config returns what fleetsim runs. What is not of the chooser is the same for
 // all choosers: they see the same arrivals.
 func (c *cell) config(seed int, t *trace.Trace, chooser fleetsim.Chooser) fleetsim.Config {
+	var events []fleetsim.Event
+	for _, e := range c.Events {
+		at := time.Duration(e.At * float64(t.Span()))
+		events = append(events, fleetsim.Event{At: at, Kind: incidents[e.What], Engine: e.Engine, Gateway: e.Gateway, Speed: e.Speed})
+	}
 	return fleetsim.Config{
 		Seed:     uint64(seed),
 		Trace:    t,
@@ -84,8 +105,11 @@ func (c *cell) config(seed int, t *trace.Trace, chooser fleetsim.Chooser) fleets
 		Gateways: c.Gateways,
 		Shares:   c.Shares,
 		Reports:  fleetsim.Reports{Wire: fleetsim.Wire(c.Wire), Period: c.Period.duration()},
+		Events:   events,
 		WarmUp:   load.Known(warmUp),
-		Faults:   fleetsim.Faults{Loss: c.Loss, Mute: c.Mute, Frozen: c.Frozen, Hidden: c.Hidden},
+
+		PromptUnknown: c.PromptUnknown,
+		Faults:        fleetsim.Faults{Loss: c.Loss, Mute: c.Mute, Frozen: c.Frozen, Hidden: c.Hidden},
 	}
 }
 

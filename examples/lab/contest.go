@@ -27,12 +27,16 @@ type contestant struct {
 	Doc  string `json:"doc,omitempty"`
 
 	chooser fleetsim.Chooser
-	again   bool // runs also where its results are there
+	again   bool             // runs also where its results are there
+	only    func(*cell) bool // the cells that it is for; nil means all
 }
 
-// noRules are the policies of the selector that take no part: they are made for
-// requests that the lab does not send, and without those equal another one.
-var noRules = []string{selector.CacheAwareName, selector.DPRankName}
+// special are the policies of the selector that are for some cells only: elsewhere
+// they equal another one.
+var special = map[string]func(*cell) bool{
+	selector.CacheAwareName: func(c *cell) bool { return c.Cache },
+	selector.DPRankName:     func(c *cell) bool { return c.Ranks > 1 },
+}
 
 // contestants returns all that there are: the oracles, the baselines, and what else
 // the selector has.
@@ -45,9 +49,14 @@ func contestants() []contestant {
 		all = append(all, contestant{Name: b.Name, Kind: known, Doc: b.Doc, chooser: b.New})
 	}
 	for _, name := range selector.PolicyNames() {
-		if !slices.Contains(noRules, name) && !slices.Contains(namesOf(all), name) {
-			all = append(all, contestant{Name: name, Kind: candidate, Doc: "of package selector", chooser: ofSelector(name)})
+		if slices.Contains(namesOf(all), name) {
+			continue
 		}
+		k := contestant{Name: name, Kind: candidate, Doc: "of package selector", chooser: ofSelector(name)}
+		if only, ok := special[name]; ok {
+			k.Kind, k.only = known, only
+		}
+		all = append(all, k)
 	}
 	return all
 }

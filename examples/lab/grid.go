@@ -6,20 +6,28 @@ import (
 	"time"
 )
 
-// The groups of cells. The closing lines are about the first.
+// The groups of cells. The closing lines are about the first that there is.
 const (
 	groupGrid   = "grid"
 	groupFaults = "faults"
 	groupLoads  = "loads"
+	groupMore   = "more"
 	groupOwn    = "own" // from flags
 )
 
-// A set names the traces that a grid is made of. Policies are tuned on some, and
-// looked at with others before they are believed.
-var sets = map[string][]string{
-	"standard": {azureConv, mooncake, longTail},
-	"tuning":   {azureConv, longTail},
-	"check":    {azureCode, mooncake},
+// A set is what is run at a time: cells that are made for the traces that are
+// there. Policies are tuned on some traces, and looked at with others before they
+// are believed.
+type set struct {
+	traces []string
+	cells  func(traces []string) []cell
+}
+
+var sets = map[string]set{
+	"standard": {[]string{azureConv, mooncake, longTail}, grid},
+	"tuning":   {[]string{azureConv, longTail}, grid},
+	"check":    {[]string{azureCode, mooncake}, grid},
+	"more":     {[]string{mooncake, longTail, longAnswers, bursts}, more},
 }
 
 // base is what a cell of the grid is unless it says otherwise: the fleet is nearly

@@ -2,23 +2,31 @@
 // gateways choose among them.
 //
 // All policies of package selector, the known rules of the field and two oracles
-// get the same requests, in many situations: fleets, traces, numbers of gateways,
-// periods of reports, faults. Engines and network are simulated (internal/fleetsim),
-// what the gateways do is not. What a policy is worth in a situation is its 99th
+// get the same requests, in many cells: fleets, traces, numbers of gateways, periods
+// of reports, faults. Engines and network are simulated (internal/fleetsim),
+// what the gateways do is not. What a policy is worth in a cell is its 99th
 // percentile of the time to the first token, divided by that of the better oracle.
 //
-//	go run ./lab -traces DIR                          # the grid
+//	go run ./lab -traces DIR                          # the standard set of cells
 //	go run ./lab                                      # what of it needs no public trace
 //	go run ./lab -cells gw16 -seeds 1 -requests 200   # a quick look at some cells
-//	go run ./lab -engines 8 -gateways 1,4 -load 0.9   # situations of one's own
+//	go run ./lab -wire load_stat_short                # with less in the reports
+//	go run ./lab -set check                           # with traces that nobody tuned on
+//	go run ./lab -engines 8 -gateways 1,4 -load 0.9   # cells of one's own
 //	go run ./lab -json all.json -html all.html
 //	go run ./lab -with all.json -policies least_work  # run one, compare with the others
 //
-// The folder of traces may hold the files of the two Azure LLM inference traces of
-// 2023 and of Mooncake's conversation trace, under the names that they were
-// published under.
+// The standard set is a grid of 25 cells, which the closing lines are about, five
+// faults and three lower loads. It takes a quarter of an hour on two processors. The
+// folder of traces (-traces or $PLIMSOLL_TRACES) may hold the files of the two Azure
+// LLM inference traces of 2023 and of Mooncake's conversation trace, under the names
+// that they were published under. Cells whose trace is not there are left out.
 //
-// It ends with two lines for each policy:
+// Results that -with takes from a file are those of the same cells with as many
+// seeds. Nothing tells it that the code has changed since.
+//
+// The output ends with two lines for each policy, the geometric mean of its ratios
+// and the highest:
 //
 //	lab geomean POLICY RATIO
 //	lab worst POLICY RATIO CELL

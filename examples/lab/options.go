@@ -55,8 +55,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 
 	f.StringVar(&o.traces, "traces", o.traces, "`folder` of the published traces (default $"+tracesEnv+")")
-	f.StringVar(&o.set, "set", "standard", "`name` of the grid: standard, tuning or check, by the traces")
-	f.Func("cells", "run only the cells of the grid whose names match a regular `expression`", func(text string) (err error) {
+	f.StringVar(&o.set, "set", "standard", "`name` of the cells: standard, tuning and check are grids of different traces, more is what the grid lacks")
+	f.Func("cells", "run only the cells of the set whose names match a regular `expression`", func(text string) (err error) {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
@@ -71,7 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.json, "json", "", "`file` to write all numbers to")
 	f.StringVar(&o.html, "html", "", "`file` to write a report to")
 
-	f.StringVar(&o.trace, "trace", longTail, "trace: gen, a `name` in the grid, or a file as published by Azure (.csv) or Mooncake (.jsonl)")
+	f.StringVar(&o.trace, "trace", longTail, "trace: gen, a `name` that a cell has, or a file as published by Azure (.csv) or Mooncake (.jsonl)")
 	f.IntVar(&o.cell.Engines, "engines", o.cell.Engines, "engines")
 	listVar(f, &o.cell.Speeds, "speeds", "relative speeds, dealt to the engines in turn", number)
 	f.IntVar(&o.cell.Ranks, "ranks", 1, "ranks of each engine")
@@ -98,10 +98,12 @@ func (o *options) check(f *flag.FlagSet) error {
 	switch {
 	case f.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case sets[o.set] == nil:
-		return fmt.Errorf("no set %q (have standard, tuning, check)", o.set)
+	case sets[o.set].cells == nil:
+		return fmt.Errorf("no set %q (have standard, tuning, check, more)", o.set)
 	case o.own && o.only != nil:
-		return errors.New("-cells is for the cells of the grid, and other flags describe one")
+		return errors.New("-cells is for the cells of a set, and other flags describe one")
+	case slices.ContainsFunc(o.loads, func(l float64) bool { return !(l > 0) }):
+		return errors.New("-load must be above 0")
 	case o.seeds < 1 || o.requests < 1 || o.cell.Engines < 1:
 		return errors.New("-seeds, -requests and -engines must be at least 1")
 	}
@@ -137,19 +139,22 @@ func (o *options) cells(t *traces) (cells []cell, missing []string, err error) {
 		}
 	} else {
 		var have []string
-		if have, missing = t.have(sets[o.set]); len(have) == 0 {
+		if have, missing = t.have(sets[o.set].traces); len(have) == 0 {
 			return nil, nil, fmt.Errorf("none of the traces %s is there; name their folder with -traces or $%s", strings.Join(missing, ", "), tracesEnv)
 		}
-		cells = grid(have)
+		cells = sets[o.set].cells(have)
 		if o.only != nil {
 			cells = slices.DeleteFunc(cells, func(c cell) bool { return !o.only.MatchString(c.Name) })
 		}
 		if len(cells) == 0 {
-			return nil, nil, errors.New("no cell of the grid has a name like that")
+			return nil, nil, errors.New("no cell of the set has a name like that")
 		}
 	}
 	for i := range cells {
-		cells[i].Requests, cells[i].Wire = o.requests, o.wire
+		cells[i].Requests = o.requests
+		if cells[i].Wire == 0 {
+			cells[i].Wire = o.wire
+		}
 	}
 	return cells, missing, nil
 }

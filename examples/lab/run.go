@@ -98,6 +98,9 @@ func (l *lab) prepare(c cell) *cellResult {
 	cr := &cellResult{cell: c}
 	earlier := l.earlier.find(&c, l.seeds)
 	for _, k := range l.contestants {
+		if k.only != nil && !k.only(&c) {
+			continue
+		}
 		r := &result{Contestant: k.Name, Seeds: make([]measure, l.seeds), chooser: k.chooser}
 		if earlier != nil && !k.again {
 			r = cmp.Or(earlier.find(k.Name), r)

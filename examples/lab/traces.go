@@ -14,13 +14,16 @@ import (
 	"github.com/plimsoll-go/plimsoll/internal/fleetsim/trace"
 )
 
-// The traces of the grid. All but the generated one are public and are read from
-// a folder of the user's.
+// The traces that cells name. The published ones are read from a folder of the
+// user's.
 const (
 	azureConv = "azure_conv"
 	azureCode = "azure_code"
 	mooncake  = "mooncake"
-	longTail  = "longtail" // generated
+
+	longTail    = "longtail"
+	longAnswers = "long_answers"
+	bursts      = "bursts"
 )
 
 var published = map[string]struct {
@@ -32,9 +35,14 @@ var published = map[string]struct {
 	mooncake:  {"mooncake_conversation_trace.jsonl", trace.Mooncake},
 }
 
-// burstRate is by how much more often requests of the generated trace arrive
-// during a burst.
-const burstRate = 3
+// generated are the traces that are made here. The grid has the first only.
+var generated = map[string]trace.Mix{
+	longTail: {BurstRate: 3},
+	longAnswers: {BurstRate: 3, Classes: []trace.Class{
+		{Weight: 1, PromptMedian: 300, PromptSigma: 0.9, PromptMax: 8_000, OutputMedian: 1_500, OutputSigma: 0.7, OutputMax: 10_000},
+	}},
+	bursts: {BurstRate: 10},
+}
 
 // traces are the ones that are there, by name, and what was made of them. They may
 // be used from several goroutines.
@@ -88,10 +96,10 @@ func (t *traces) add(name, file string, read func(string, io.Reader) (*trace.Tra
 // named makes sure that a trace is there that the user asked for: by its name in
 // the grid, or as a file.
 func (t *traces) named(text string) (name string, err error) {
-	if text == "gen" || text == longTail {
-		return longTail, nil
+	if text == "gen" {
+		text = longTail
 	}
-	if t.read[text] != nil {
+	if t.has(text) {
 		return text, nil
 	}
 	if _, ok := published[text]; ok {
@@ -105,10 +113,15 @@ func (t *traces) named(text string) (name string, err error) {
 	return name, t.add(name, text, read)
 }
 
+func (t *traces) has(name string) bool {
+	_, ok := generated[name]
+	return ok || t.read[name] != nil
+}
+
 // have leaves out those that are not there.
 func (t *traces) have(names []string) (have, missing []string) {
 	for _, name := range names {
-		if name == longTail || t.read[name] != nil {
+		if t.has(name) {
 			have = append(have, name)
 		} else {
 			missing = append(missing, name)
@@ -138,8 +151,9 @@ func (t *traces) of(c *cell, seed int) (*trace.Trace, error) {
 // cut returns n requests of a trace. Each seed has a part of its own, as far as
 // there are any.
 func (t *traces) cut(name string, n, seed int) *trace.Trace {
-	if name == longTail {
-		return trace.Generate(longTail, trace.Mix{Seed: uint64(seed), Requests: n, BurstRate: burstRate})
+	if mix, ok := generated[name]; ok {
+		mix.Seed, mix.Requests = uint64(seed), n
+		return trace.Generate(name, mix)
 	}
 	whole := t.read[name]
 	spare := len(whole.Requests) - n
