@@ -2,6 +2,7 @@ package fleetsim
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,14 @@ import (
 // come at once and the WorkLeft oracle spreads them. The time to the end of one
 // helping would be too long: towards the end the batches run empty, and the last
 // long answers are made one by one.
+//
+// Engines that keep prefixes are taken not to: how much that saves is up to who
+// chooses the workers. Such a fleet can bear a load above 1.
 func Saturated(t *trace.Trace, engines []EngineConfig) (time.Duration, error) {
+	engines = slices.Clone(engines)
+	for i := range engines {
+		engines[i].PrefixCache = false
+	}
 	var spent [2]time.Duration
 	for i := range spent {
 		r, err := Run(Config{Trace: t.Fit((i + 1) * len(t.Requests)).AtOnce(), Engines: engines, Chooser: WorkLeft})
@@ -50,11 +58,9 @@ func (c *Calibrations) AtLoad(t *trace.Trace, engines []EngineConfig, load float
 	maphash.WriteComparable(&h, len(t.Requests))
 	for _, r := range t.Requests {
 		maphash.WriteComparable(&h, [2]int{r.Prompt, r.Output})
-		for _, b := range r.Blocks {
-			maphash.WriteComparable(&h, b)
-		}
 	}
 	for _, e := range engines {
+		e.PrefixCache = false
 		maphash.WriteComparable(&h, e)
 	}
 	key := h.Sum64()

@@ -68,11 +68,19 @@ func TestAllThatCanHappenHappensAgainInTheSameWay(t *testing.T) {
 	engines := append(fleetsim.Fleet(6, engine), fleetsim.EngineConfig{Absent: true})
 	tr := mix(t, 2000, engines[:4])
 	half := tr.Span() / 2
-	for _, wire := range []fleetsim.Wire{fleetsim.LoadSnapshot, fleetsim.LoadStatShort, fleetsim.Piggyback} {
-		t.Run(wire.String(), func(t *testing.T) {
+	for _, variant := range []struct {
+		wire   fleetsim.Wire
+		policy func() selector.Policy
+	}{
+		{fleetsim.LoadSnapshot, selector.DPRank},
+		{fleetsim.LoadStatShort, selector.PowerOfTwo},
+		{fleetsim.Piggyback, selector.DPRank},
+		{fleetsim.Piggyback, selector.PowerOfTwo},
+	} {
+		t.Run(variant.wire.String(), func(t *testing.T) {
 			c := fleetsim.Config{
-				Seed: 3, Trace: tr, Engines: engines, Chooser: policy(selector.DPRank), Gateways: 3, Shares: []float64{2, 1, 1},
-				Reports: fleetsim.Reports{Wire: wire},
+				Seed: 3, Trace: tr, Engines: engines, Chooser: policy(variant.policy), Gateways: 3, Shares: []float64{2, 1, 1},
+				Reports: fleetsim.Reports{Wire: variant.wire},
 				Faults:  fleetsim.Faults{Hidden: 0.1, Loss: 0.2, Mute: []int{1}, Frozen: []int{2}},
 				Events: []fleetsim.Event{
 					{At: half, Kind: fleetsim.Crash, Engine: 3},

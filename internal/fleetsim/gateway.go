@@ -1,6 +1,7 @@
 package fleetsim
 
 import (
+	"math/rand/v2"
 	"strconv"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -20,6 +21,7 @@ type gateway struct {
 	index    int
 	policy   Policy
 	restarts uint64
+	random   *rand.Rand
 
 	table    *load.Table
 	selector *selector.Selector
@@ -46,12 +48,12 @@ func newGateway(s *sim, index int, p Policy) *gateway {
 // boot starts the gateway's process with nothing but the list of engines.
 func (g *gateway) boot() {
 	s := g.sim
-	random := s.random(streamPolicy + uint64(g.index) + g.restarts*streamRestarts)
+	g.random = s.random(streamPolicy + uint64(g.index) + g.restarts*streamRestarts)
 	g.table = load.NewTable(load.Config{Window: s.config.Window, Clock: s.clock})
 	g.selector = selector.New(g.table, selector.Config{
 		Policy: g.policy(Gateway{Index: g.index, Count: s.config.Gateways}),
 		Signal: s.config.Signal,
-		Rand:   random.Uint64,
+		Rand:   g.random.Uint64,
 	})
 	g.targets = make([]target, len(s.engines))
 	g.engines = make(map[*load.Worker]*engine)
@@ -78,7 +80,7 @@ func (g *gateway) add(e *engine) {
 	g.drop(e)
 	t := target{worker: g.table.Add(e.name(), ""), incarnation: e.incarnation}
 	if g.sim.config.Reports.Wire == Piggyback {
-		t.connector = load.NewConnector(t.worker, load.ConnectorConfig{Ranks: len(e.ranks), Shared: g.sim.shared()})
+		t.connector = load.NewConnector(t.worker, load.ConnectorConfig{Ranks: len(e.ranks), Shared: g.sim.shared(), Rand: g.random.Uint64})
 	} else {
 		t.feed = t.worker.Advertise(len(e.ranks))
 	}
@@ -138,9 +140,11 @@ func (g *gateway) send(f *flight, req int32) (*engine, int) {
 	}
 	e := g.engines[pick.Worker]
 	if t := &g.targets[e.index]; t.connector != nil {
-		if err := t.register(r.ID, &pick, r.PromptTokens.Or(0)); err != nil {
+		reservation, err := t.connector.Register(r.ID, pick.Ticket)
+		if err != nil {
 			panic("fleetsim: own request: " + err.Error())
 		}
+		pick.Rank = reservation.Rank()
 	}
 	f.pick = pick
 	pick.Dispatched()

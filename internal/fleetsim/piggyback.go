@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/plimsoll-go/plimsoll/load"
-	"github.com/plimsoll-go/plimsoll/selector"
 	"github.com/plimsoll-go/plimsoll/tokenspeed"
 )
 
@@ -163,22 +162,6 @@ func requestOf(id []byte) int32 {
 		panic("fleetsim: own batch: " + err.Error())
 	}
 	return int32(n)
-}
-
-// register makes a pick known to the connector of its worker, and lets that choose
-// the rank if the policy has not.
-func (t *target) register(id string, pick *selector.Pick, promptTokens int64) error {
-	if pick.Rank >= 0 {
-		_, err := t.connector.Register(id, pick.Ticket)
-		return err
-	}
-	pick.Done()
-	r, err := t.connector.Reserve(id, promptTokens)
-	if err != nil {
-		return err
-	}
-	pick.Ticket, pick.Rank = r.Ticket, r.Rank()
-	return nil
 }
 
 var errCrashed = errors.New("engine has crashed")
