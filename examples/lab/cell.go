@@ -8,8 +8,8 @@ import (
 	"github.com/plimsoll-go/plimsoll/load"
 )
 
-// cell is one situation in which all policies are tried. It is written to the
-// JSON as it is, and two cells that read the same there are the same experiment.
+// cell is one situation in which all policies are tried. It stands in the JSON as
+// it is.
 type cell struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
@@ -60,6 +60,12 @@ type seconds float64
 func inSeconds(d time.Duration) seconds { return seconds(d.Seconds()) }
 
 func (s seconds) duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+
+// anonymous returns what makes the cell the experiment that it is.
+func (c cell) anonymous() cell {
+	c.Name, c.Group, c.Doc = "", "", ""
+	return c
+}
 
 // fleet returns the engines of the cell.
 func (c *cell) fleet() []fleetsim.EngineConfig {

@@ -55,8 +55,7 @@ func grid(traces []string) []cell {
 		for _, gateways := range []int{1, 4, 16} {
 			for _, period := range []time.Duration{100 * time.Millisecond, time.Second} {
 				name := fmt.Sprintf("%s/gw%d/%gs", trace, gateways, period.Seconds())
-				doc := fmt.Sprintf("%s, reports every %v", count(gateways, "gateway"), period)
-				add(trace, name, doc, func(c *cell) {
+				add(trace, name, "nothing special", func(c *cell) {
 					c.Gateways, c.Period = gateways, inSeconds(period)
 				})
 			}
@@ -65,7 +64,7 @@ func grid(traces []string) []cell {
 
 	add(first, "low_load/"+first, "60 % load", func(c *cell) { c.Load = 0.6 })
 	add(last, "engines8/"+last, "a fleet of 8 engines", func(c *cell) { c.Engines = 8 })
-	add(first, "engines128/"+first, "128 engines, 16 gateways", func(c *cell) { c.Engines, c.Gateways = 128, 16 })
+	add(first, "engines128/"+first, "a fleet of 128 engines", func(c *cell) { c.Engines, c.Gateways = 128, 16 })
 	for _, trace := range []string{first, last} {
 		add(trace, "mixed_speeds/"+trace, "every second engine at half speed", func(c *cell) { c.Speeds = []float64{1, 0.5} })
 		add(trace, "small_kv/"+trace, "a KV cache of 64,000 tokens, requests of at most 32,000", func(c *cell) {

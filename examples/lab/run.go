@@ -120,13 +120,14 @@ func (c *cellResult) pending() (n int) {
 	return n
 }
 
-// find returns the results of the same cell with as many seeds, or nil.
+// find returns the results of the same cell, whatever it was called, with as many
+// seeds, or nil.
 func (d *document) find(c *cell, seeds int) *cellResult {
 	if d == nil || d.Seeds != seeds {
 		return nil
 	}
 	for _, have := range d.Cells {
-		if reflect.DeepEqual(have.cell, *c) {
+		if reflect.DeepEqual(have.cell.anonymous(), c.anonymous()) {
 			return have
 		}
 	}
