@@ -16,17 +16,23 @@ func BenchmarkRun(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	bench := func(name string, c fleetsim.Config) {
+		b.Run(name, func(b *testing.B) {
+			c.Trace, c.Engines = tr, engines
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := fleetsim.Run(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	bench("oracle", fleetsim.Config{Chooser: fleetsim.Instant})
 	for _, gateways := range []int{1, 16} {
 		for _, period := range []time.Duration{100 * time.Millisecond, time.Second} {
-			b.Run(fmt.Sprintf("gateways=%d/period=%v", gateways, period), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					c := fleetsim.Config{Trace: tr, Engines: engines, Chooser: leastDepth, Gateways: gateways, Reports: fleetsim.Reports{Period: period}}
-					if _, err := fleetsim.Run(c); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+			bench(fmt.Sprintf("gateways=%d/period=%v", gateways, period),
+				fleetsim.Config{Chooser: leastDepth, Gateways: gateways, Reports: fleetsim.Reports{Period: period}})
 		}
 	}
+	bench("gateways=4/piggyback", fleetsim.Config{Chooser: leastDepth, Gateways: 4, Reports: fleetsim.Reports{Wire: fleetsim.Piggyback}})
 }

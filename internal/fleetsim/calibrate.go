@@ -20,8 +20,15 @@ import (
 // chooses the workers. Such a fleet can bear a load above 1.
 func Saturated(t *trace.Trace, engines []EngineConfig) (time.Duration, error) {
 	engines = slices.Clone(engines)
+	ranks := 0
 	for i := range engines {
 		engines[i].PrefixCache = false
+		if !engines[i].Absent {
+			ranks += max(engines[i].Ranks, 1)
+		}
+	}
+	if ranks == 0 {
+		return 0, badConfig("no engines")
 	}
 	var spent [2]time.Duration
 	for i := range spent {
@@ -30,7 +37,7 @@ func Saturated(t *trace.Trace, engines []EngineConfig) (time.Duration, error) {
 			return 0, err
 		}
 		for _, k := range r.Ranks {
-			spent[i] += k.Stepping / time.Duration(len(r.Ranks))
+			spent[i] += k.Stepping / time.Duration(ranks)
 		}
 	}
 	return spent[1] - spent[0], nil

@@ -91,6 +91,7 @@ func TestSaturatedIsTheWorkOfFullBatches(t *testing.T) {
 		{"four", fleetsim.Fleet(4, engine), 4},
 		{"mixed speeds", []fleetsim.EngineConfig{engine, faster(engine, 3)}, 4},
 		{"ranks", []fleetsim.EngineConfig{ranked(engine, 4)}, 4},
+		{"absent", []fleetsim.EngineConfig{engine, {Absent: true}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := fleetsim.Saturated(steady(1200, time.Hour, 1, 100), c.engines)
