@@ -558,3 +558,23 @@ func (p *alternate) Choose(d *selector.Decision) selector.Choice {
 	p.n++
 	return selector.Choice{Candidate: d.Candidate((p.n - 1) % d.Len()), Reason: selector.Turn}
 }
+
+func TestTheRestOfAChunkedPromptIsWaiting(t *testing.T) {
+	engine := plain
+	engine.ChunkTokens = 300
+	var got []int64
+	look := func(_ fleetsim.Gateway, d *selector.Decision) {
+		if r, ok := d.Entry(0).Report(0); ok {
+			got = append(got, r.Running, r.Waiting, r.WaitingTokens.Or(-1))
+		}
+	}
+	// Steps of 310 ms. When the second request is picked, the last report is of the
+	// end of the first step, with the second chunk under way.
+	run(t, fleetsim.Config{
+		Trace:   requests(trace.Request{At: time.Second, Prompt: 1000, Output: 1}, trace.Request{At: 1500 * ms, Prompt: 1, Output: 1}),
+		Engines: fleetsim.Fleet(1, engine), Chooser: probed(leastRequest, look),
+	})
+	if want := []int64{0, 0, 0, 1, 0, 400}; !slices.Equal(got, want) {
+		t.Errorf("running, waiting and waiting tokens are %v, want %v", got, want)
+	}
+}

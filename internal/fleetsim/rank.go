@@ -19,9 +19,9 @@ type rank struct {
 	admissions int64
 
 	// The step that is being made, or the last.
-	chunks    []chunk // prompt tokens that it computes
-	retracted bool    // requests were, when it was planned
-	busy      bool    // there is something to do
+	chunks     []chunk // prompt tokens that it computes
+	chunkTotal int64   // of them
+	retracted  bool    // requests were, when it was planned
 
 	steps    int64 // made while any request decoded; the clock of endings
 	decoding int64 // requests
@@ -89,15 +89,13 @@ func saved(blocks, need int32) int32 { return min(blocks*blockTokens, need-1) }
 // plan settles what the next step does, and returns how long it takes: 0 if there
 // is nothing to do.
 func (r *rank) plan() int64 {
-	r.chunks = r.chunks[:0]
 	r.makeRoom()
 	budget := int32(r.config.ChunkTokens)
-	var tokens int64
 	give := func(req int32) {
 		f := &r.sim.flights[req]
 		n := min(f.need-f.computed, budget)
 		budget -= n
-		tokens += int64(n)
+		r.chunkTotal += int64(n)
 		r.chunks = append(r.chunks, chunk{req, n})
 	}
 	for _, req := range r.prefilling {
@@ -115,11 +113,11 @@ func (r *rank) plan() int64 {
 		r.waiting.pop()
 		give(req)
 	}
-	r.busy = tokens > 0 || r.decoding > 0
-	if !r.busy {
+	if r.chunkTotal == 0 && r.decoding == 0 {
 		return 0
 	}
-	return r.stepTime(tokens)
+	c := r.config
+	return r.atSpeed(int64(c.Base) + r.chunkTotal*int64(c.PrefillPerToken) + r.decoding*int64(c.PerRequest) + r.kvRead*int64(c.PerKVToken))
 }
 
 // makeRoom sees to it that every decoding request can store a token, by taking the
@@ -213,14 +211,6 @@ func (r *rank) admit(req int32) bool {
 	return true
 }
 
-// stepTime is how long a step takes that computes so many prompt tokens, and the
-// next token of those that decode.
-func (r *rank) stepTime(tokens int64) int64 {
-	c := r.config
-	t := int64(c.Base) + tokens*int64(c.PrefillPerToken) + r.decoding*int64(c.PerRequest) + r.kvRead*int64(c.PerKVToken)
-	return r.atSpeed(t)
-}
-
 func (r *rank) atSpeed(t int64) int64 {
 	if r.engine.speed == 1 {
 		return t
@@ -248,12 +238,10 @@ func (r *rank) finish() {
 			s.ended(e.req)
 		}
 	}
-	var tokens int64
 	done := 0
 	for _, c := range r.chunks {
 		f := &s.flights[c.req]
 		f.computed += c.tokens
-		tokens += int64(c.tokens)
 		if f.computed == f.need {
 			done++
 			r.prompted(c.req)
@@ -262,11 +250,12 @@ func (r *rank) finish() {
 	// Those whose prompts are complete are the first ones: the budget goes to the
 	// first that came, and only the last can be left with a part.
 	r.prefilling = append(r.prefilling[:0], r.prefilling[done:]...)
-	if tokens > 0 {
-		r.prefillTokens -= tokens
-		r.prefilled += tokens
-		r.prefillBusy += r.atSpeed(int64(r.config.Base) + tokens*int64(r.config.PrefillPerToken))
+	if r.chunkTotal > 0 {
+		r.prefillTokens -= r.chunkTotal
+		r.prefilled += r.chunkTotal
+		r.prefillBusy += r.atSpeed(int64(r.config.Base) + r.chunkTotal*int64(r.config.PrefillPerToken))
 	}
+	r.chunks, r.chunkTotal = r.chunks[:0], 0
 }
 
 // prompted is called when a prompt has been computed, which makes a token too.

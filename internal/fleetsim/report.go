@@ -133,8 +133,9 @@ func (s *sim) reportSeen(i int32, g *gateway) {
 }
 
 // pendingTokens is what SGLang counts as waiting prompt tokens: those of the queue,
-// and the rest of a prompt that is computed in chunks.
-func (r *rank) pendingTokens() int64 { return r.waitingTokens + r.prefillTokens }
+// and the rest of a prompt that is computed in chunks. The prompts and the chunk that
+// the step under way computes are not among them.
+func (r *rank) pendingTokens() int64 { return r.waitingTokens + r.prefillTokens - r.chunkTotal }
 
 // encode appends the report of a rank to dst as an engine sends it.
 func (s *sim) encode(r *rank, dst []byte) []byte {
