@@ -17,7 +17,7 @@ type Batch struct {
 	// bytes that did not decode.
 	Rank int
 
-	Load     Report   // sampled when the batch was made; it knows nothing of the batch's own ends
+	Load     Report   // sampled when the batch was made, by TokenSpeed before its own ends
 	HasLoad  bool     // false: Load means nothing, and the rank's load stays what it was
 	Finished [][]byte // ids of the requests that it ends; not kept
 
@@ -41,7 +41,7 @@ func FromTokenSpeed(s *tokenspeed.Summary, err error) Batch {
 		return Batch{Rank: NoRank, Err: err}
 	}
 	b := Batch{Rank: s.EngineIndex, Finished: s.Finished, HasLoad: s.Load.Known, Err: cmp.Or(err, s.LoadErr)}
-	if s.Elements < 10 {
+	if s.Elements > 0 && s.Elements < 10 { // 0: it was made here, whole
 		b.Rank = NoRank
 	}
 	if l := &s.Load; l.Known {

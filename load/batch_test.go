@@ -18,6 +18,7 @@ const (
 	slimRag   = "9eb34261746368546f6b656e49444f7574536c696d92a161a16291910a92a0a473746f70920304920101920000929090929090010205640a"
 	slimOver  = "9eb34261746368546f6b656e49444f7574536c696d92a161a16292910a911492a0a473746f70920304920101920000929090929090010205640a"
 	vllmEnd   = "980191dc0010a1729107c0c0c000c0c0c0c0c0c0c000c0c083b06e756d5f72756e6e696e675f7265717303b06e756d5f77616974696e675f7265717305ae6b765f63616368655f7573616765cb3fe8000000000000cb3ff8000000000000c091a172c0c0"
+	vllmBad   = "980191dc0010a1729107c0c0c000c0c0c0c0c0c0c000c0c083b06e756d5f72756e6e696e675f72657173ffb06e756d5f77616974696e675f7265717305ae6b765f63616368655f7573616765cb3fe8000000000000cb3ff8000000000000c091a172c0c0"
 	vllmStats = "98019083b06e756d5f72756e6e696e675f7265717303b06e756d5f77616974696e675f7265717305ae6b765f63616368655f7573616765cb3fe8000000000000cb3ff8000000000000c0c0c0c0"
 	vllmReply = "980090c0cb3ff8000000000000930ac0c0c0c0c0"
 	vllmWave  = "980090c0cb3ff8000000000000c0c003c0"
@@ -65,6 +66,7 @@ func TestWhatABatchSaysInTheTermsOfAReport(t *testing.T) {
 		{"TokenSpeed, more pages in use than there are", tokenSpeedBatch(t, slimOver), 1, nil, "b", tokenspeed.ErrOutOfRange},
 		{"TokenSpeed, cut off", tokenSpeedBatch(t, slim14[:60]), NoRank, nil, "", tokenspeed.ErrTruncated},
 		{"vLLM, terminal", vllmBatch(t, vllmEnd), 1, &stats, "r", nil},
+		{"vLLM, statistics that are none", vllmBatch(t, vllmBad), 1, nil, "r", vllm.ErrNegative},
 		{"vLLM, statistics alone", vllmBatch(t, vllmStats), 1, &stats, "", nil},
 		{"vLLM, reply to a call", vllmBatch(t, vllmReply), NoRank, nil, "", nil},
 		{"vLLM, notice of a wave", vllmBatch(t, vllmWave), NoRank, nil, "", nil},
@@ -89,7 +91,6 @@ func TestWhatABatchSaysInTheTermsOfAReport(t *testing.T) {
 	}
 }
 
-// Lesson 24.
 func TestAUtilityReplyWithIndex0LeavesABusyRank0Alone(t *testing.T) {
 	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
 	mustReserveRank(t, c, "a", 0)
@@ -139,6 +140,7 @@ func TestEveryUnreadableMessageIsCountedByItsReason(t *testing.T) {
 		"ragged":       tokenSpeedBatch(t, slimRag),
 		"out_of_range": tokenSpeedBatch(t, slimOver),
 		"nil":          vllmBatch(t, "c0"),
+		"negative":     vllmBatch(t, vllmBad),
 	} {
 		if err := c.Observe(b); err == nil || c.Status().Dropped[want] != 1 {
 			t.Errorf("%v was counted as %v, want %s", err, c.Status().Dropped, want)

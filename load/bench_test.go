@@ -84,7 +84,7 @@ func BenchmarkConnector(b *testing.B) {
 		batches int // a second
 	}{{"quiet", 0}, {"batches=10000", 10_000}} {
 		b.Run(c.name, func(b *testing.B) {
-			conn := NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8})
+			conn := must(NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8}))
 			for rank := range 8 {
 				conn.ReserveRank(fmt.Sprint("held", rank), rank, 0)
 				conn.Observe(batch(rank, 1, 0, 0.5))
@@ -125,7 +125,7 @@ func BenchmarkConnector(b *testing.B) {
 
 // BenchmarkObserve is one output batch: a load, and the end of one request of 256.
 func BenchmarkObserve(b *testing.B) {
-	conn := NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8})
+	conn := must(NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: 8}))
 	for i := range 256 {
 		conn.Reserve(fmt.Sprint(i), 0)
 	}

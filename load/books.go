@@ -95,11 +95,17 @@ func (b *books) addTokens(tokens uint64) {
 }
 
 // A flight is the shared part of the copies of one Ticket. word holds what has
-// been marked and, above that, the flight's generation: ending a flight starts
-// the next generation, so that an old ticket finds nothing to mark. Flights are
-// pooled and hold nothing that a ticket reads.
+// been marked, the rank that a connector gave a request without one, and above
+// that the flight's generation: ending a flight starts the next generation, so
+// that an old ticket finds nothing to mark. All in one word, so that each mark is
+// booked on the rank either by itself or by whoever gives it the rank. Flights are
+// pooled.
 type flight struct {
 	word atomic.Uint64
+
+	// The id under which a connector holds it, guarded by that connector's mu. A held
+	// flight goes back to the pool after the connector has let go.
+	id string
 
 	// For the finalizer alone, which runs when no ticket is left to race with.
 	// Its flight is nil: a cycle would keep the finalizer from running.
@@ -112,8 +118,9 @@ const (
 	flightStarted
 	flightHeld // by the connector of its worker, which has to hear of its end
 
-	flightGeneration // adding it starts the next generation
-	flightFlags      = flightGeneration - 1
+	flightRank       = 1 << iota // times rank+1; 0 is no rank, or the request's own
+	flightGeneration = flightRank << requestRankBits
+	flightState      = flightGeneration - 1 // all that ends with a generation
 )
 
 var flights sync.Pool
@@ -143,7 +150,9 @@ func newFlight() *flight {
 // is inert.
 //
 // A ticket that is dropped without Done is released when the garbage collector
-// finds it, and counted as leaked in the status of its worker.
+// finds it, and counted as leaked in the status of its worker; one that a Connector
+// holds is released when its engine ends the request. Where a connector holds it,
+// Done takes the connector's lock.
 type Ticket struct {
 	flight     *flight
 	generation uint64
@@ -175,29 +184,64 @@ func (r request) rank() int { return int(r&(1<<requestRankBits-1)) - 1 }
 func newTicket(w *Worker, r request) Ticket {
 	f := newFlight()
 	word := f.word.Load() | flightActive
-	generation := word &^ flightFlags
+	generation := word &^ flightState
 	f.ticket = Ticket{nil, generation, w, r}
 	f.word.Store(word)
 	return Ticket{f, generation, w, r}
 }
 
-// hold marks that the connector of the worker is to hear of the end. It fails if
-// there has been one.
-func (t Ticket) hold() bool { return t.mark(flightHeld) != 0 }
+// live reports whether a word is of the ticket's flight, before its end.
+func (t Ticket) live(word uint64) bool {
+	return word&^flightState == t.generation && word&flightActive != 0
+}
 
-// mark sets flags of a live flight and returns those that were newly set.
-func (t Ticket) mark(flags uint64) uint64 {
-	if t.flight == nil {
-		return 0
+// hold marks that the connector of the worker is to hear of the end, and gives the
+// request the rank if it has none. It fails after the end, and for a ticket that is
+// held already.
+func (t Ticket) hold(rank int) bool {
+	var own uint64
+	if t.request.rank() == NoRank {
+		own = uint64(rank+1) * flightRank
 	}
 	for {
 		word := t.flight.word.Load()
-		if word&^flightFlags != t.generation || word&flightActive == 0 {
-			return 0
+		if !t.live(word) || word&flightHeld != 0 {
+			return false
 		}
+		if t.flight.word.CompareAndSwap(word, word|flightHeld|own) {
+			if own != 0 {
+				b := t.worker.rankBook(rank)
+				b.pick(t.request.tokens())
+				b.mark(word, t.request.tokens()) // what the ticket has marked before
+			}
+			return true
+		}
+	}
+}
+
+// rankBook returns the books of the rank of the request, by a word of its flight.
+func (t Ticket) rankBook(word uint64) *books {
+	rank := t.request.rank()
+	if rank == NoRank {
+		rank = int(word&flightState/flightRank) - 1
+	}
+	return t.worker.rankBook(rank)
+}
+
+// mark books those flags of a live flight that are newly set.
+func (t Ticket) mark(flags uint64) {
+	if t.flight == nil {
+		return
+	}
+	for {
+		word := t.flight.word.Load()
 		set := flags &^ word
-		if set == 0 || t.flight.word.CompareAndSwap(word, word|set) {
-			return set
+		if !t.live(word) || set == 0 {
+			return
+		}
+		if t.flight.word.CompareAndSwap(word, word|set) {
+			t.apply(set, t.rankBook(word))
+			return
 		}
 	}
 }
@@ -205,23 +249,16 @@ func (t Ticket) mark(flags uint64) uint64 {
 // Dispatched marks that the request has been written to the engine: reports that come
 // in from now on are taken to count it. Without this mark it is taken to have
 // been dispatched with its first token.
-func (t Ticket) Dispatched() {
-	t.apply(t.mark(flightLeft))
-}
+func (t Ticket) Dispatched() { t.mark(flightLeft) }
 
 // FirstToken marks that the engine has begun to answer: its prompt is computed.
-func (t Ticket) FirstToken() {
-	t.apply(t.mark(flightLeft | flightStarted))
-}
+func (t Ticket) FirstToken() { t.mark(flightLeft | flightStarted) }
 
-// apply books what was newly marked.
-func (t Ticket) apply(set uint64) {
-	if set == 0 {
-		return
-	}
+// apply books flags on the worker and, if there is one, on the rank.
+func (t Ticket) apply(set uint64, rank *books) {
 	t.worker.books.mark(set, t.request.tokens())
-	if b := t.worker.rankBook(t.request.rank()); b != nil {
-		b.mark(set, t.request.tokens())
+	if rank != nil {
+		rank.mark(set, t.request.tokens())
 	}
 }
 
@@ -241,35 +278,39 @@ func (b *books) mark(set, tokens uint64) {
 // acts on the incarnation of the worker that it was reserved on, and on no later
 // one.
 func (t Ticket) Done() {
-	if t.end() {
+	if t.flight == nil {
+		return
+	}
+	if held := t.release(false); held {
 		t.worker.connector.Load().ticketDone(t)
+		flights.Put(t.flight)
 	}
 }
 
-// end is Done without telling the connector; it reports whether that is to be told.
-func (t Ticket) end() (held bool) { return t.flight != nil && t.release(false) }
-
-// release reports whether this call released the ticket and a connector held it.
+// release ends the flight. It reports whether this call did, of one that a connector
+// holds: then the caller has to tell the connector, and to give the flight back.
 func (t Ticket) release(leaked bool) (held bool) {
 	var word uint64
 	for {
 		word = t.flight.word.Load()
-		if word&^flightFlags != t.generation || word&flightActive == 0 {
+		if !t.live(word) {
 			return false
 		}
 		if t.flight.word.CompareAndSwap(word, t.generation+flightGeneration) {
 			break
 		}
 	}
-	t.apply((flightLeft | flightStarted) &^ word)
+	rank := t.rankBook(word)
+	t.apply((flightLeft|flightStarted)&^word, rank)
 	t.worker.books.finish(leaked)
-	if b := t.worker.rankBook(t.request.rank()); b != nil {
-		b.finish(leaked)
+	if rank != nil {
+		rank.finish(leaked)
 	}
-	if !leaked { // a finalized flight is on its way out
+	held = word&flightHeld != 0
+	if !leaked && !held { // a finalized flight is on its way out
 		flights.Put(t.flight)
 	}
-	return word&flightHeld != 0
+	return held
 }
 
 func (b *books) finish(leaked bool) {

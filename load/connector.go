@@ -37,10 +37,11 @@ type ConnectorConfig struct {
 // with dense data parallelism). The host drives the engines; it reserves a rank
 // for each request and hands every batch to Observe.
 //
-// Such an engine speaks only when it has output, and counts its requests before
-// it ends those of the batch. So its last word is always "still busy", and a rank
-// that believed it would be shunned from the moment it fell idle. The client
-// knows better: once none of its requests is left on a rank, the rank's running
+// Such an engine speaks only when it has output. TokenSpeed counts its requests
+// before it ends those of the batch, so its last word is always "still busy"; vLLM
+// counts after that, and still its last word is what it said before an abort, or
+// before a batch whose statistics went to another client. A rank that was taken at
+// its word would be shunned from the moment it fell idle. The client knows better: once none of its requests is left on a rank, the rank's running
 // and waiting counts read 0, until the next batch that finds it with a request.
 // Its KV usage stays, for that is true. And since a rank is silent only when it is
 // idle or computing, its reports do not go stale. (All this unless
@@ -74,6 +75,7 @@ type Connector struct {
 
 // held is a request in flight.
 type held struct {
+	id     string
 	ticket Ticket
 	rank   int
 }
@@ -84,6 +86,8 @@ type connectorRank struct {
 	reported bool
 	report   Report // the newest, silenced where that is due
 	received int64  // when; only where it can go stale
+	picked   uint64 // by the rank's books, then
+	own      int64  // in flight, then
 
 	running, waiting int64  // the engine's last word
 	silenced         uint64 // times that it was overruled
@@ -96,30 +100,43 @@ var (
 	ErrDuplicate = errors.New("load: a request of this id is in flight")
 	// ErrDead is returned after Fail.
 	ErrDead = errors.New("load: engine is dead")
-	// ErrNotHere is returned for a ticket that is of another worker, of no rank, or
-	// done already.
-	ErrNotHere = errors.New("load: ticket is of no rank of this group")
+	// ErrForeignTicket is returned for a ticket of another worker, of a rank that the
+	// group does not have, that is done, or that is registered already.
+	ErrForeignTicket = errors.New("load: not a live ticket of this group")
+	// ErrConnector is returned where a connector cannot be made.
+	ErrConnector = errors.New("load: no connector")
 )
+
+// maxEngines is how many engines a group can have: they go by numbers of two bytes.
+const maxEngines = 1 << 16
 
 // NewConnector returns the connector of a worker, and advertises its ranks. A
 // worker has one connector in its life: after Fail, the engine that comes in its
-// place is a new worker.
-func NewConnector(w *Worker, c ConnectorConfig) *Connector {
-	ranks := max(c.Ranks, 1)
+// place is a new worker. The error, ErrConnector, is for a worker that has one and
+// for numbers of which no group can be made.
+func NewConnector(w *Worker, c ConnectorConfig) (*Connector, error) {
+	ranks := cmp.Or(c.Ranks, 1)
+	if c.FirstIndex < 0 || ranks < 1 || ranks > maxEngines-c.FirstIndex {
+		return nil, fmt.Errorf("%w: %d ranks from engine index %d", ErrConnector, ranks, c.FirstIndex)
+	}
 	if c.Rand == nil {
 		c.Rand = rand.Uint64
 	}
 	conn := &Connector{
 		worker:     w,
-		feed:       w.advertise(ranks, !c.Shared),
 		shared:     c.Shared,
 		firstIndex: c.FirstIndex,
 		requests:   make(map[string]held),
 		ranks:      make([]connectorRank, ranks),
 		next:       int(c.Rand() % uint64(ranks)), // connectors that start together must not all begin with rank 0
 	}
-	w.connector.Store(conn)
-	return conn
+	conn.mu.Lock() // nobody can know it yet but who finds it with the worker
+	defer conn.mu.Unlock()
+	if !w.connector.CompareAndSwap(nil, conn) {
+		return nil, fmt.Errorf("%w: %s has one", ErrConnector, w.id)
+	}
+	conn.feed = w.advertise(ranks, !c.Shared)
+	return conn, nil
 }
 
 // Worker returns the worker whose connector this is.
@@ -167,8 +184,8 @@ func (c *Connector) reserveLocked(id string, rank int, promptTokens, now int64) 
 		rank = c.leastLoadedLocked(now)
 	}
 	t := c.worker.Reserve(rank, promptTokens)
-	t.hold()
-	return c.holdLocked(id, held{t, rank}), nil
+	t.hold(rank)
+	return c.holdLocked(id, held{id, t, rank}), nil
 }
 
 // Register takes in a request that a selector has counted on the worker: from here
@@ -177,8 +194,8 @@ func (c *Connector) reserveLocked(id string, rank int, promptTokens, now int64) 
 // one is reserved as in Reserve. The ticket remains good: whoever is done first, it
 // or the reservation, ends the request.
 //
-// If it is refused, with ErrDuplicate, ErrDead or ErrNotHere, the ticket remains the
-// caller's to release.
+// If it is refused, with ErrDuplicate, ErrDead or ErrForeignTicket, the ticket
+// remains the caller's to release.
 func (c *Connector) Register(id string, ticket Ticket) (Reservation, error) {
 	now := c.now()
 	c.mu.Lock()
@@ -187,14 +204,16 @@ func (c *Connector) Register(id string, ticket Ticket) (Reservation, error) {
 		return Reservation{}, err
 	}
 	rank := ticket.request.rank()
-	if ticket.worker != c.worker || rank >= len(c.ranks) || !ticket.hold() {
-		return Reservation{}, ErrNotHere
+	if ticket.flight == nil || ticket.worker != c.worker || rank >= len(c.ranks) {
+		return Reservation{}, ErrForeignTicket
 	}
 	if rank == NoRank {
 		rank = c.leastLoadedLocked(now)
-		c.rankBook(rank).pick(ticket.request.tokens())
 	}
-	return c.holdLocked(id, held{ticket, rank}), nil
+	if !ticket.hold(rank) {
+		return Reservation{}, ErrForeignTicket
+	}
+	return c.holdLocked(id, held{id, ticket, rank}), nil
 }
 
 // refuseLocked comes before anything is counted: who is refused must have nothing
@@ -211,6 +230,7 @@ func (c *Connector) refuseLocked(id string) error {
 }
 
 func (c *Connector) holdLocked(id string, h held) Reservation {
+	h.ticket.flight.id = id
 	c.requests[id] = h
 	c.ranks[h.rank].requests++
 	c.stats.Reserved++
@@ -235,11 +255,12 @@ func (c *Connector) leastLoadedLocked(now int64) int {
 // scoreLocked is the score of a rank. unheard is what to add to our own requests
 // where there is no report to go by.
 func (c *Connector) scoreLocked(rank int, now int64, unheard float64) float64 {
-	own := c.inFlight(rank)
-	if r := &c.ranks[rank]; c.heard(r, now) {
-		return RankScore(own, &r.report)
+	own, seen := c.rankBook(rank).inFlight()
+	r := &c.ranks[rank]
+	if !c.heard(r, now) {
+		return RankScore(own, own, nil) + unheard
 	}
-	return RankScore(own, nil) + unheard
+	return RankScore(own, int64(uint64(seen)-r.picked), &r.report)
 }
 
 // heard reports whether the rank's newest report counts.
@@ -257,7 +278,7 @@ func (c *Connector) unheardLocked(now int64) float64 {
 	ranks := 0
 	for i := range c.ranks {
 		if r := &c.ranks[i]; c.heard(r, now) {
-			others += float64(max(r.report.depth()-c.inFlight(i), 0))
+			others += float64(max(r.report.depth()-r.own, 0))
 			ranks++
 		}
 	}
@@ -274,6 +295,8 @@ func (c *Connector) unheardLocked(now int64) float64 {
 // The error says what of the batch was not taken, for the log: ErrNoRank if it
 // names a rank outside the group (then nothing of it is), ErrDead, Batch.Err, or
 // that of a Put. It is counted in the status, and the books are right in any case.
+// The news that the engine is dead (tokenspeed.ErrEngineDead, vllm.ErrEngineDead) is
+// not for Observe but for Fail.
 func (c *Connector) Observe(b Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +320,7 @@ func (c *Connector) Observe(b Batch) error {
 	// meanwhile sees these requests once too often rather than not at all.
 	for _, id := range b.Finished {
 		if h, ok := c.requests[string(id)]; ok {
-			c.takeLocked(string(id), h)
+			c.takeLocked(h)
 			c.stats.Finished++
 			c.ended = append(c.ended, h)
 		} else {
@@ -310,7 +333,7 @@ func (c *Connector) Observe(b Batch) error {
 		err = c.storeLocked(rank, &b)
 	}
 	for i, h := range c.ended {
-		c.end(h)
+		h.end()
 		c.ended[i] = held{}
 		c.silenceLocked(h.rank)
 	}
@@ -335,12 +358,14 @@ func (c *Connector) storeLocked(rank int, b *Batch) error {
 	b.Load.quiet = c.quietLocked(rank)
 	if err := c.feed.Put(rank, b.Load); err != nil {
 		c.stats.drop(err)
-		return err
+		return errors.Join(b.Err, err)
 	}
 	b.Load.check() // as the table did with its own copy
 	r := &c.ranks[rank]
 	r.report, r.reported = b.Load, true
 	r.running, r.waiting = b.Load.Running, b.Load.Waiting
+	own, seen := c.rankBook(rank).inFlight()
+	r.own, r.picked = own, uint64(seen)
 	if c.shared {
 		r.received = c.worker.table.receivedAt(&b.Load, c.now())
 	}
@@ -375,20 +400,31 @@ func (c *Connector) silenceLocked(rank int) {
 }
 
 // takeLocked takes a request out of the books of its rank.
-func (c *Connector) takeLocked(id string, h held) {
-	delete(c.requests, id)
+func (c *Connector) takeLocked(h held) {
+	delete(c.requests, h.id)
 	c.ranks[h.rank].requests--
 }
 
-// end releases a request, whose own books know the rank unless its pick left that
-// open.
-func (c *Connector) end(h held) {
-	h.ticket.end()
-	if h.ticket.request.rank() == NoRank {
-		b := c.rankBook(h.rank)
-		b.mark(flightLeft|flightStarted, h.ticket.request.tokens())
-		b.finish(false)
+// end releases a request that has been taken out. If somebody else has released
+// its ticket at this moment, the rest is theirs.
+func (h held) end() {
+	if h.ticket.release(false) {
+		h.ticket.flight.id = ""
+		flights.Put(h.ticket.flight)
 	}
+}
+
+// ticketDone is called when a ticket that is held here was done by itself, before
+// its flight is given back.
+func (c *Connector) ticketDone(t Ticket) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h, ok := c.requests[t.flight.id]; ok && h.ticket == t {
+		c.takeLocked(h)
+		c.stats.Released++
+		c.silenceLocked(h.rank)
+	}
+	t.flight.id = ""
 }
 
 // Release ends the request of that id, if it is in flight; whether it was is the
@@ -408,27 +444,11 @@ func (c *Connector) release(id string, t Ticket, count *uint64) bool {
 	if !ok || (t != Ticket{} && h.ticket != t) {
 		return false
 	}
-	c.takeLocked(id, h)
+	c.takeLocked(h)
 	*count++
-	c.end(h)
+	h.end()
 	c.silenceLocked(h.rank)
 	return true
-}
-
-// ticketDone is called when a ticket that is held here was done by itself. That is rare,
-// and worth neither a second map nor a longer ticket.
-func (c *Connector) ticketDone(t Ticket) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, h := range c.requests {
-		if h.ticket == t {
-			c.takeLocked(id, h)
-			c.stats.Released++
-			c.end(h)
-			c.silenceLocked(h.rank)
-			return
-		}
-	}
 }
 
 // Fail says that the group is dead: one of its engines said so (that message does
@@ -450,12 +470,13 @@ func (c *Connector) Fail(cause error) (ids []string) {
 	c.worker.noFeed(Dead, cause.Error())
 	c.worker.SetHealthy(false)
 	for id, h := range c.requests {
-		c.takeLocked(id, h)
+		c.takeLocked(h)
 		c.stats.Failed++
-		c.end(h)
+		h.end()
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, cmp.Compare)
+	slices.Sort(ids)
+	clear(c.ranks)
 	return ids
 }
 
@@ -470,9 +491,14 @@ type Reservation struct {
 	rank      int
 }
 
-// Rank returns the rank that was reserved. It counts from 0, also where
+// Rank returns the rank that was reserved; NoRank for the zero Reservation. It counts from 0, also where
 // ConnectorConfig.FirstIndex does not.
-func (r Reservation) Rank() int { return r.rank }
+func (r Reservation) Rank() int {
+	if r.connector == nil {
+		return NoRank
+	}
+	return r.rank
+}
 
 // Done releases the request, if nothing has yet.
 func (r Reservation) Done() {

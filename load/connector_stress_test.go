@@ -21,8 +21,8 @@ func TestConnectorUnderStress(t *testing.T) {
 		duration   = 5 * time.Second
 	)
 	table := NewTable(Config{})
-	c := NewConnector(table.Add("group", ""), ConnectorConfig{Ranks: ranks})
-	other := NewConnector(table.Add("other", ""), ConnectorConfig{Ranks: ranks}) // writers of the same table
+	c := must(NewConnector(table.Add("group", ""), ConnectorConfig{Ranks: ranks}))
+	other := must(NewConnector(table.Add("other", ""), ConnectorConfig{Ranks: ranks})) // writers of the same table
 
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -144,8 +144,7 @@ func checkedReserve(t *testing.T, c *Connector, id string) (Reservation, error) 
 	var scores []float64
 	lowest := 0
 	for rank := range e.Ranks() {
-		r, _ := e.Report(rank)
-		scores = append(scores, RankScore(e.OwnOn(rank).InFlight, r))
+		scores = append(scores, e.RankScore(rank))
 		if scores[rank] < scores[lowest] {
 			lowest = rank
 		}
@@ -155,4 +154,43 @@ func checkedReserve(t *testing.T, c *Connector, id string) (Reservation, error) 
 		t.Errorf("rank %d was reserved, of %v", r.Rank(), scores)
 	}
 	return r, err
+}
+
+// As many reserve at once as there are idle ranks, and again with all of those held,
+// and again: where choosing and counting were two steps, two would take one rank.
+func TestChoosingARankAndCountingOnItAreOneStep(t *testing.T) {
+	const ranks, rounds = 8, 3000
+	c := must(NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{Ranks: ranks}))
+	start := make([]chan int, ranks)
+	var wg, round sync.WaitGroup
+	for g := range start {
+		start[g] = make(chan int)
+		wg.Go(func() {
+			for n := range start[g] {
+				if _, err := c.Reserve(fmt.Sprintf("%d-%d", g, n), 0); err != nil {
+					t.Error(err)
+				}
+				round.Done()
+			}
+		})
+	}
+	for n := range rounds {
+		round.Add(ranks)
+		for _, s := range start {
+			s <- n
+		}
+		round.Wait()
+		for rank := range ranks {
+			if got := c.inFlight(rank); got != int64(n+1) {
+				t.Errorf("after round %d rank %d has %d requests", n+1, rank, got)
+			}
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	for _, s := range start {
+		close(s)
+	}
+	wg.Wait()
 }

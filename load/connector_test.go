@@ -17,7 +17,7 @@ import (
 func newTestConnector(t *testing.T, c ConnectorConfig) (*Connector, *clock) {
 	t.Helper()
 	table, clock := newTestTable()
-	return NewConnector(table.Add("group", ""), c), clock
+	return must(NewConnector(table.Add("group", ""), c)), clock
 }
 
 func mustReserve(t *testing.T, c *Connector, id string) Reservation {
@@ -73,7 +73,7 @@ func wantRank(t *testing.T, c *Connector, rank int, running, waiting int64, kv M
 	if *rs.Report != *r {
 		t.Fatalf("rank %d: the status shows %+v, the view %+v", rank, *rs.Report, *r)
 	}
-	if got, want := c.Status().Ranks[rank].Score, RankScore(inFlight, r); got != want {
+	if got, want := c.Status().Ranks[rank].Score, entry(t, c.worker).RankScore(rank); got != want {
 		t.Fatalf("rank %d: the next choice scores it %v, want %v", rank, got, want)
 	}
 }
@@ -137,27 +137,32 @@ func TestTheLeastLoadedRankIsReserved(t *testing.T) {
 func TestTheScoreOfARank(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
-		own, running, waiting int64
-		kv                    Maybe[float64]
-		want                  float64
+		own, since, running, waiting int64
+		kv                           Maybe[float64]
+		want                         float64
 	}{
-		{0, 0, 0, Known(0.0), 0},
-		{3, 1, 1, Known(0.2), 3},
-		{1, 3, 2, Known(0.2), 5},
-		{0, 3, 2, Known(0.75), 5 + 3},
-		{9, 3, 2, Known(0.75), 9 + 3},
-		{0, 3, 2, Known(1.0), 5 + 6},
-		{0, 5, 0, Known(1.0), 5},
-		{0, 3, 2, Maybe[float64]{}, 5},
-		{0, 3, 2, Known(nan), 5},
-		{0, math.MaxInt64, math.MaxInt64, Known(0.0), math.MaxInt64},
+		{0, 0, 0, 0, Known(0.0), 0},
+		{3, 0, 1, 1, Known(0.2), 3},
+		{1, 0, 3, 2, Known(0.2), 5},
+		{0, 0, 3, 2, Known(0.75), 5 + 3},
+		{9, 0, 3, 2, Known(0.75), 9 + 3},
+		{0, 0, 3, 2, Known(1.0), 5 + 6},
+		{0, 0, 5, 0, Known(1.0), 5},
+		{0, 0, 3, 2, Maybe[float64]{}, 5},
+		{0, 0, 3, 2, Known(nan), 5},
+		{0, 0, math.MaxInt64, math.MaxInt64, Known(0.0), math.MaxInt64},
+		{2, 2, 3, 2, Known(0.2), 7},
+		{9, 2, 3, 2, Known(0.2), 9},
+		{1, 9, 3, 2, Known(0.2), 6}, // no more since than there are
+		{1, -1, 3, 2, Known(0.2), 5},
+		{2, 2, math.MaxInt64, 0, Known(0.0), math.MaxInt64},
 	} {
 		r := Report{Running: c.running, Waiting: c.waiting, KVUsage: c.kv}
-		if got := RankScore(c.own, &r); got != c.want {
-			t.Errorf("own %d, running %d, waiting %d, usage %v: %v, want %v", c.own, c.running, c.waiting, c.kv, got, c.want)
+		if got := RankScore(c.own, c.since, &r); got != c.want {
+			t.Errorf("own %d, since %d, running %d, waiting %d, usage %v: %v, want %v", c.own, c.since, c.running, c.waiting, c.kv, got, c.want)
 		}
 	}
-	if got := RankScore(7, nil); got != 7 {
+	if got := RankScore(7, 3, nil); got != 7 {
 		t.Errorf("without a report: %v, want 7", got)
 	}
 }
@@ -218,7 +223,7 @@ func TestADuplicateIDIsRefusedAndLeavesTheLiveRequestAlone(t *testing.T) {
 	}
 }
 
-// Lesson 8: the terminal batch of an engine counts the requests that it ends.
+// The terminal batch of an engine counts the requests that it ends.
 func TestATerminalBatchThatSaysBusyLeavesTheRankIdle(t *testing.T) {
 	c, clock := newTestConnector(t, ConnectorConfig{Ranks: 2})
 	mustReserveRank(t, c, "a", 0)
@@ -363,24 +368,41 @@ func TestSilenceOfARankWithoutRequestsIsIdleness(t *testing.T) {
 	}
 }
 
-func TestTheDepthOfAGroupIsNotCountedTwice(t *testing.T) {
+func TestTheDepthOfAGroupIsWhatIsInFlight(t *testing.T) {
 	c, clock := newTestConnector(t, ConnectorConfig{Ranks: 2})
-	mustReserveRank(t, c, "a", 1)
-	mustObserve(t, c, batch(1, 1, 0, 0.2, "a")) // rank 1 was last heard of long ago
+	mustReserveRank(t, c, "a", 1).Dispatched()
+	mustObserve(t, c, batch(1, 2, 1, 0.2)) // it counts what waits twice, and computes in silence from now on
 	clock.advance(time.Hour)
 	for i := range 5 {
 		mustReserveRank(t, c, fmt.Sprint(i), 0).Dispatched()
 	}
-	mustObserve(t, c, batch(0, 4, 1, 0.2))
-	if got := depthNow(t, c.worker); got != 5 {
-		t.Errorf("five requests, all of them reported, make a depth of %d", got)
-	}
-	mustReserveRank(t, c, "b", 1)
+	mustObserve(t, c, batch(0, 5, 0, 0.2))
 	if got := depthNow(t, c.worker); got != 6 {
-		t.Errorf("with one more the depth is %d", got)
+		t.Errorf("six requests make a depth of %d", got)
 	}
-	if _, depth, own := c.worker.table.View().Trusted(); depth != 5 || own != 5 {
+	if got := c.worker.Status().Depth; got != Known[int64](6) {
+		t.Errorf("the status shows a depth of %v", got)
+	}
+	if _, depth, own := c.worker.table.View().Trusted(); depth != 6 || own != 6 {
 		t.Errorf("the group adds a depth of %d for %d own requests to the fleet's sums", depth, own)
+	}
+}
+
+func TestABurstSpreadsOverRanksThatOthersHaveFilled(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 4, Shared: true})
+	for rank := range 4 {
+		mustObserve(t, c, batch(rank, 20+int64(min(rank, 1)), 0, 0.1)) // 20, 21, 21, 21
+	}
+	var per [4]int
+	for i := range 41 {
+		per[mustReserve(t, c, fmt.Sprint(i)).Rank()]++
+	}
+	if per != [4]int{11, 10, 10, 10} {
+		t.Errorf("41 requests between two reports spread as %v", per)
+	}
+	mustObserve(t, c, batch(2, 25, 0, 0.1))
+	if r := mustReserve(t, c, "next"); r.Rank() != 2 {
+		t.Errorf("the next request goes to rank %d, not to the one that has just said that it has fewer", r.Rank())
 	}
 }
 
@@ -473,6 +495,39 @@ func TestATicketThatIsDoneByItselfEndsItsRequest(t *testing.T) {
 	}
 }
 
+func TestMarksOfAPickWithoutARankReachTheRankThatItGets(t *testing.T) {
+	for name, before := range map[string]func(Ticket){
+		"nothing":     func(Ticket) {},
+		"dispatched":  Ticket.Dispatched,
+		"first token": Ticket.FirstToken,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+			k := c.worker.Reserve(NoRank, 300)
+			before(k)
+			r, err := c.Register("a", k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := entry(t, c.worker).Own()
+			if got := entry(t, c.worker).OwnOn(r.Rank()); got != want {
+				t.Errorf("registered: %+v on the rank, %+v on the worker", got, want)
+			}
+			k.Dispatched()
+			r.FirstToken()
+			if got := entry(t, c.worker).OwnOn(r.Rank()); got != (Own{1, 0, 0}) {
+				t.Errorf("started: %+v on the rank", got)
+			}
+			books := countsOf(c.worker.rankBook(r.Rank()))
+			k.Done()
+			books.done++
+			if got := countsOf(c.worker.rankBook(r.Rank())); got != books || got != countsOf(&c.worker.books) {
+				t.Errorf("done: the rank's books are %+v, the worker's %+v, want %+v", got, countsOf(&c.worker.books), books)
+			}
+		})
+	}
+}
+
 func TestAPickWithoutARankGetsTheLeastLoadedOne(t *testing.T) {
 	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 3})
 	var ranks []int
@@ -508,8 +563,8 @@ func TestATicketIsRegisteredOnce(t *testing.T) {
 	if _, err := c.Register("a", k); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Register("b", k); !errors.Is(err, ErrNotHere) {
-		t.Errorf("a second time: %v, want ErrNotHere", err)
+	if _, err := c.Register("b", k); !errors.Is(err, ErrForeignTicket) {
+		t.Errorf("a second time: %v, want ErrForeignTicket", err)
 	}
 	if c.Status().InFlight != 1 {
 		t.Errorf("%d in flight", c.Status().InFlight)
@@ -716,9 +771,9 @@ func second[T any](_ T, err error) error { return err }
 
 func TestAWorkerThatWasRemovedKeepsItsConnectorsBooksRight(t *testing.T) {
 	table, _ := newTestTable()
-	old := NewConnector(table.Add("a", ""), ConnectorConfig{Ranks: 2})
+	old := must(NewConnector(table.Add("a", ""), ConnectorConfig{Ranks: 2}))
 	r := mustReserve(t, old, "x")
-	again := NewConnector(table.Add("a", ""), ConnectorConfig{Ranks: 2})
+	again := must(NewConnector(table.Add("a", ""), ConnectorConfig{Ranks: 2}))
 	mustReserveRank(t, again, "x", 1)
 	if err := old.Observe(batch(1, 9, 9, 0.9, "x")); !errors.Is(err, ErrGone) {
 		t.Errorf("a batch of the old incarnation: %v, want ErrGone", err)
@@ -735,7 +790,6 @@ func TestAWorkerThatWasRemovedKeepsItsConnectorsBooksRight(t *testing.T) {
 	wantTrusted(t, again.worker, 0)
 }
 
-// Lesson 25.
 func TestAContextCancelledWhileSendingReleasesTheReservation(t *testing.T) {
 	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
 	serve := func(ctx context.Context, send func(context.Context, int) error) error {
@@ -808,8 +862,8 @@ func TestATicketThatIsNotOfTheGroupIsNotRegistered(t *testing.T) {
 		"of another rank":   reserve(t, other, 2, 0),
 		"done":              done,
 	} {
-		if _, err := c.Register("a", k); !errors.Is(err, ErrNotHere) {
-			t.Errorf("a ticket %s: %v, want ErrNotHere", name, err)
+		if _, err := c.Register("a", k); !errors.Is(err, ErrForeignTicket) {
+			t.Errorf("a ticket %s: %v, want ErrForeignTicket", name, err)
 		}
 	}
 	if c.Status().InFlight != 0 {
@@ -845,6 +899,88 @@ func TestMarksOfAReservationReachTheBooks(t *testing.T) {
 	}
 	if own := entry(t, c.worker).OwnOn(7); own != (Own{}) {
 		t.Errorf("on a rank that is not there: %+v", own)
+	}
+}
+
+func TestAConnectorThatCannotBeIsRefused(t *testing.T) {
+	table, _ := newTestTable()
+	for _, c := range []ConnectorConfig{
+		{Ranks: -1}, {Ranks: math.MaxInt}, {Ranks: math.MinInt}, {Ranks: maxEngines + 1},
+		{FirstIndex: -1}, {FirstIndex: maxEngines}, {Ranks: 2, FirstIndex: maxEngines - 1}, {FirstIndex: math.MaxInt},
+	} {
+		w := table.Add("group", "")
+		if conn, err := NewConnector(w, c); conn != nil || !errors.Is(err, ErrConnector) {
+			t.Errorf("%+v: %v, want ErrConnector", c, err)
+		}
+		if st := w.Status(); st.Why != NoFeed || st.Advertised != 0 {
+			t.Errorf("%+v: the worker's status is %+v", c, st)
+		}
+	}
+	w := table.Add("group", "")
+	first := must(NewConnector(w, ConnectorConfig{Ranks: 3, FirstIndex: maxEngines - 3}))
+	mustReserveRank(t, first, "a", 2)
+	if conn, err := NewConnector(w, ConnectorConfig{}); conn != nil || !errors.Is(err, ErrConnector) {
+		t.Errorf("a second connector: %v, want ErrConnector", err)
+	}
+	mustObserve(t, first, batch(maxEngines-1, 1, 0, 0.5, "a"))
+	wantRank(t, first, 2, 0, 0, Known(0.5), 0)
+}
+
+func TestAConnectorOfAWorkerThatIsGoneHarmsNobody(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("group", "")
+	table.Remove(w)
+	c := must(NewConnector(w, ConnectorConfig{Ranks: 2}))
+	r := mustReserve(t, c, "a")
+	if err := c.Observe(batch(0, 1, 1, 0.5)); !errors.Is(err, ErrGone) {
+		t.Errorf("Observe: %v, want ErrGone", err)
+	}
+	if st := c.Status(); st.InFlight != 1 || w.InFlight() != 1 {
+		t.Errorf("the status shows %+v", st)
+	}
+	r.Done()
+	if w.Own() != (Own{}) {
+		t.Errorf("it ends with %+v", w.Own())
+	}
+}
+
+func TestAFeedThatTookTheConnectorsPlaceIsNotSilencedByIt(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	mustReserveRank(t, c, "a", 0)
+	mustObserve(t, c, batch(0, 3, 0, 0.5))
+	f := c.worker.Advertise(2)
+	mustPut(t, f, 0, Report{Running: 7})
+	c.Release("a")
+	if r, _ := entry(t, c.worker).Report(0); r.Running != 7 {
+		t.Errorf("the new feed's rank reads %+v", *r)
+	}
+	c.worker.SetNotPublishing("off")
+	mustReserveRank(t, c, "b", 0)
+	c.Release("b")
+}
+
+// Whoever looks at a view while a batch is stored must not see the rank busy with
+// what the batch has ended: it would be published twice, and once wrong.
+func TestATerminalBatchIsPublishedOnceAndIdle(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	mustReserve(t, c, "a")
+	mustObserve(t, c, batch(0, 1, 0, 0.5))
+	before := c.worker.table.view.Load()
+	var seen []int64
+	c.worker.table.clock = func() time.Time { // read at each step that publishes
+		if v := c.worker.table.view.Load(); v != before {
+			r := v.at(0).ranks[0].report
+			seen = append(seen, r.Running)
+		}
+		return clockStart
+	}
+	mustObserve(t, c, batch(0, 3, 5, 0.5, "a"))
+	r := c.worker.table.view.Load().at(0).ranks[0].report
+	if seen = append(seen, r.Running); slices.Max(seen) != 0 {
+		t.Errorf("views showed the rank with %v running", seen)
+	}
+	if own := c.worker.Own(); own != (Own{}) {
+		t.Errorf("it ends with %+v", own)
 	}
 }
 
@@ -892,10 +1028,14 @@ func TestBatchesAndReservationsAllocateNothingButTheirReport(t *testing.T) {
 	wantAllocs(t, "a reservation and its release", 0, func() {
 		mustReserve(t, c, "a").Done()
 	})
-	finished := Batch{Rank: 3, Finished: [][]byte{[]byte("a"), []byte("unknown")}}
+	id := "b2b5c1f0-6a0e-4a8e-9f4e-2d1c8a3f7e55-1" // more than fits in a small buffer
+	finished := Batch{Rank: 3, Finished: [][]byte{[]byte(id), []byte("unknown")}}
 	wantAllocs(t, "a reservation that a batch without a load ends", 0, func() {
-		mustReserve(t, c, "a")
+		mustReserve(t, c, id)
 		mustObserve(t, c, finished)
+	})
+	wantAllocs(t, "a reservation whose ticket is done by itself", 0, func() {
+		mustReserve(t, c, id).Ticket.Done()
 	})
 	runtime.KeepAlive(c)
 }

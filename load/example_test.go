@@ -13,7 +13,11 @@ import (
 // and hands on each message that the engines send.
 func ExampleConnector() {
 	table := load.NewTable(load.Config{})
-	conn := load.NewConnector(table.Add("group-0", ""), load.ConnectorConfig{Ranks: 2})
+	conn, err := load.NewConnector(table.Add("group-0", ""), load.ConnectorConfig{Ranks: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	var summary tokenspeed.Summary // reused
 	receive := func(frames ...[]byte) error {

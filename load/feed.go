@@ -111,7 +111,7 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 	if r.quiet {
 		r.silence() // after it was counted what the engine has said
 	}
-	s.ranks[rank] = w.rankState(r, received)
+	s.ranks[rank] = w.rankState(rank, r, received)
 	s.judge(now, t.window)
 	if s.asideUntil != 0 && received >= s.asideSince {
 		s.asideSince, s.asideUntil = 0, 0

@@ -96,3 +96,11 @@ func reserve(t *testing.T, w *Worker, rank int, promptTokens int64) Ticket {
 	t.Cleanup(k.Done)
 	return k
 }
+
+// must is for what cannot fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -3,20 +3,23 @@ package load
 import "math"
 
 // RankScore says how loaded a data-parallel rank is: the lower, the sooner it
-// gets to a new request. own is what this gateway has in flight there, r the
-// rank's newest report; nil or stale (the caller judges) means that nothing is
-// known but own.
+// gets to a new request. own is what this gateway has in flight there, since how
+// many of those it has sent since the rank's newest report r; a nil report means
+// that nothing is known but own.
 //
-// It is max(own, waiting+running), in requests, and, where some wait, up to three
-// times as many as wait: nothing up to half of the KV cache in use, all of it at
-// a full one. A queue on a rank that has no cache left drains slowly. This is
-// the score by which vLLM's own data-parallel client balances its engines; what
-// is unknown of the cache, NaN included, adds nothing.
-func RankScore(own int64, r *Report) float64 {
+// It is max(own, running + waiting + since), in requests, and, where some wait, up to
+// three times as many as wait: nothing up to half of the KV cache in use, all of it
+// at a full one. A queue on a rank that has no cache left drains slowly. What is
+// unknown of the cache, NaN included, adds nothing.
+//
+// This is how the data-parallel client of vLLM 0.33.0 balances its engines, with
+// one difference: it takes what it has sent since a report for waiting. So a burst
+// between two reports spreads, also over ranks that others have filled.
+func RankScore(own, since int64, r *Report) float64 {
 	if r == nil {
 		return float64(own)
 	}
-	score := float64(max(own, r.depth()))
+	score := float64(max(own, addSat(r.depth(), max(min(since, own), 0))))
 	// As a condition to go on, which NaN does not meet; math.Max would pass it on.
 	if kv := r.KVUsage.Or(math.NaN()); kv > 0.5 && r.Waiting > 0 {
 		score += 6 * float64(r.Waiting) * (kv - 0.5)

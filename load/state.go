@@ -84,6 +84,7 @@ type rankState struct {
 	received int64
 	left     uint64 // of the worker's books
 	own      int64  // in flight on the worker
+	picked   uint64 // of the rank's books
 }
 
 // outranks reports whether r must not take the place of the report: that one is
@@ -95,13 +96,14 @@ func (s *rankState) outranks(r *Report, since int64) bool {
 // newer reports whether the report came after one received then.
 func (s *rankState) newer(received int64) bool { return s != nil && s.received > received }
 
-func (w *Worker) rankState(r Report, received int64) *rankState {
+func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
 	own, _ := w.books.inFlight()
 	s := &rankState{
 		report:   r,
 		received: received,
 		left:     w.books.left.Load(),
 		own:      own,
+		picked:   w.rankBook(rank).picked.Load(),
 	}
 	if r.Asked.known {
 		s.left = min(s.left, r.Asked.left)

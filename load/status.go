@@ -20,7 +20,7 @@ type WorkerStatus struct {
 
 	Advertised int           `json:"advertised_ranks"` // 0 if it advertises no load feed
 	Owned      bool          `json:"owned"`            // all its requests are ours: its ranks do not go stale; see Connector
-	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks, if owned at least InFlight; unknown unless trusted
+	Depth      Maybe[int64]  `json:"depth"`            // running + waiting of all ranks, or if owned InFlight; unknown unless trusted
 	Age        time.Duration `json:"age_ns"`           // of the oldest rank's newest report; 0 if there is none
 
 	InFlight      int64  `json:"in_flight"`      // own requests, picked and not done
@@ -123,7 +123,7 @@ func (w *Worker) statusLocked(now int64) WorkerStatus {
 	if s.trusted {
 		st.Depth = Known(s.depth)
 		if s.owned {
-			st.Depth = Known(max(s.depth, own.InFlight)) // see Entry.DepthNow
+			st.Depth = Known(own.InFlight) // see Entry.DepthNow
 		}
 	}
 	if s.oldest != noReport {

@@ -221,13 +221,11 @@ func (e Entry) Depth() int64 { return e.s.depth }
 // reported at different moments, all that was sent since the first of these
 // reports is added: too much rather than too little.
 //
-// Where all requests of the engine are ours (see Connector), it is the larger of
-// the reported depth and what is in flight: a rank that has been idle for long
-// has an old report, and everything since would be added to what others report.
+// Where all requests of the engine are ours (see Connector), it is what is in
+// flight: those books are exact, and no report is.
 func (e Entry) DepthNow() (depth int64, seen Seen) {
 	if e.s.owned {
-		n, seen := e.s.worker.books.inFlight()
-		return max(e.s.depth, n), seen
+		return e.InFlight()
 	}
 	since, seen := e.s.worker.books.sinceReport(e.s.left)
 	return addSat(e.s.depth, since), seen
@@ -241,11 +239,11 @@ func (e Entry) OwnAtReport() int64 { return e.s.own }
 // depth, and the own requests that were in flight when it last reported. Both are
 // bounded, so that no sum overflows.
 func (e Entry) Summands() (depth, own int64) {
-	depth, own = min(e.s.depth, maxSummand), min(e.s.own, maxSummand)
+	own = min(e.s.own, maxSummand)
 	if e.s.owned {
-		depth = max(depth, own)
+		return own, own
 	}
-	return depth, own
+	return min(e.s.depth, maxSummand), own
 }
 
 // InFlight returns the own requests in flight on the worker now, and that moment
@@ -262,6 +260,19 @@ func (e Entry) OwnOn(rank int) Own {
 		return b.read()
 	}
 	return Own{}
+}
+
+// RankScore scores a rank of a trusted worker by its newest report and this
+// gateway's books.
+func (e Entry) RankScore(rank int) float64 {
+	b := e.s.worker.rankBook(rank)
+	if b == nil || rank >= len(e.s.ranks) || e.s.ranks[rank] == nil {
+		own := e.OwnOn(rank).InFlight
+		return RankScore(own, own, nil)
+	}
+	own, seen := b.inFlight()
+	s := e.s.ranks[rank]
+	return RankScore(own, int64(uint64(seen)-s.picked), &s.report)
 }
 
 // Ranks returns the number of ranks that the worker advertises, or, where it

@@ -19,7 +19,7 @@ type Worker struct {
 	order uint64 // of addition
 
 	rankBooks atomic.Pointer[[]*books]  // grows, under table.mu; a rank's books stay
-	connector atomic.Pointer[Connector] // the newest; nil if it never had one
+	connector atomic.Pointer[Connector] // its only one; nil if it has none
 
 	// position is where the worker stands in the view, or notInView. It is written
 	// with table.mu held, and a hint: a reader's view may be older or renewed.
@@ -169,6 +169,7 @@ func (w *Worker) advertise(ranks int, owned bool) *Feed {
 	defer t.mu.Unlock()
 	f := &Feed{worker: w, ranks: ranks, since: now}
 	if w.gone {
+		w.growLocked(ranks) // its books go on
 		return f
 	}
 	w.feed, w.reason = f, ""

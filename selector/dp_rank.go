@@ -84,11 +84,9 @@ func scoreAt(d *Decision, i, at, only int) (Choice, float64) {
 		if rank = at; only != load.NoRank {
 			rank = only
 		}
-		own := e.OwnOn(rank).InFlight
 		if c.Basis == Engine {
-			r, _ := e.Report(rank)
-			score = load.RankScore(own, r)
-		} else if score = float64(own); c.Basis == Estimated {
+			score = e.RankScore(rank)
+		} else if score = float64(e.OwnOn(rank).InFlight); c.Basis == Estimated {
 			score = max(score, float64(c.Load)/float64(ranks))
 		}
 	}

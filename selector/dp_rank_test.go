@@ -46,7 +46,7 @@ func TestDPRankTakesTheRankWithTheLowestScoreOfAllWorkers(t *testing.T) {
 		{"fewest requests", []*load.Report{running(4), running(2)}, []*load.Report{running(3), running(5)}, [4]int{}, "a1", 2},
 		{"on the other worker", []*load.Report{running(4), running(6)}, []*load.Report{running(5), running(3)}, [4]int{}, "b1", 3},
 		{"own requests are the floor", []*load.Report{running(4), running(2)}, []*load.Report{running(3), running(5)}, [4]int{0, 9, 0, 0}, "b0", 3},
-		{"own requests are not added", []*load.Report{running(4), running(2)}, []*load.Report{running(3), running(5)}, [4]int{0, 2, 0, 0}, "a1", 2},
+		{"own requests since the report are added", []*load.Report{running(4), running(2)}, []*load.Report{running(3), running(5)}, [4]int{0, 2, 0, 0}, "b0", 3},
 		{"a queue on a full cache weighs more", []*load.Report{full, running(8)}, []*load.Report{running(20), full}, [4]int{}, "a1", 8},
 		{"NaN usage is unknown", []*load.Report{{Running: 5, Waiting: 1, KVUsage: load.Known(math.NaN())}, running(5)}, []*load.Report{running(9), running(9)}, [4]int{}, "a1", 5},
 	} {
@@ -63,6 +63,26 @@ func TestDPRankTakesTheRankWithTheLowestScoreOfAllWorkers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDPRankSpreadsABurstOverRanksThatOthersHaveFilled(t *testing.T) {
+	table, _ := newTestTable()
+	w := withRanks(t, table, "a", running(21), running(20), running(21), running(21))
+	s := dpRankSelector(table)
+	var per [4]int
+	for range 41 {
+		per[mustPick(t, s, Request{}).Rank]++
+	}
+	if per != [4]int{10, 11, 10, 10} {
+		t.Errorf("41 requests between two reports spread as %v", per)
+	}
+	// A report that counts them takes their place.
+	for rank := range 4 {
+		mustPut(t, w, rank, load.Report{Running: int64(31 - rank)})
+	}
+	if p := mustPick(t, s, Request{}); p.Rank != 3 || p.Load != 28 {
+		t.Errorf("%v, want rank 3 at 28", p)
 	}
 }
 
@@ -235,7 +255,7 @@ func TestDPRankPicksAmongGroupsAndTheirConnectorsReleaseThePicks(t *testing.T) {
 	connectors := make(map[*load.Worker]*load.Connector)
 	for _, id := range []string{"a", "b"} {
 		w := table.Add(id, "")
-		connectors[w] = load.NewConnector(w, load.ConnectorConfig{Ranks: 2})
+		connectors[w] = must(load.NewConnector(w, load.ConnectorConfig{Ranks: 2}))
 	}
 	s := dpRankSelector(table)
 	at := make(map[string]int)

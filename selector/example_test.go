@@ -198,7 +198,12 @@ func ExampleDPRank() {
 	groups := make(map[*load.Worker]*load.Connector)
 	for _, id := range []string{"group-0", "group-1"} {
 		w := table.Add(id, "")
-		groups[w] = load.NewConnector(w, load.ConnectorConfig{Ranks: 2})
+		conn, err := load.NewConnector(w, load.ConnectorConfig{Ranks: 2})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		groups[w] = conn
 	}
 	sel := selector.New(table, selector.Config{Policy: selector.DPRank()})
 

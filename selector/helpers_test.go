@@ -172,3 +172,11 @@ func within(t testing.TB, counts map[*load.Worker]int, workers []*load.Worker, l
 		}
 	}
 }
+
+// must is for what cannot fail in a test.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

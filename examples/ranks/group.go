@@ -55,7 +55,10 @@ func startGroup(ctx context.Context, c groupConfig) (_ *group, err error) {
 	table := load.NewTable(load.Config{Window: 24 * time.Hour})
 	// "Shared" says that others use these ranks too, so that none of our requests
 	// left means nothing. It is not true here: it is what -zero=false is about.
-	g.connector = load.NewConnector(table.Add("group", frontend.Endpoint()), load.ConnectorConfig{Ranks: c.ranks, Shared: c.believe})
+	g.connector, err = load.NewConnector(table.Add("group", frontend.Endpoint()), load.ConnectorConfig{Ranks: c.ranks, Shared: c.believe})
+	if err != nil {
+		return nil, err
+	}
 	g.served = make(chan error, 1)
 	go func() { g.served <- frontend.Serve(g.receive) }()
 	return g, nil

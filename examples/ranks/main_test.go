@@ -216,7 +216,11 @@ func TestKilledRankIsNotedWithTheNextRequest(t *testing.T) {
 
 func TestMessageThatMakesNoSenseHarmsNobody(t *testing.T) {
 	worker := load.NewTable(load.Config{}).Add("group", "")
-	r := router{connector: load.NewConnector(worker, load.ConnectorConfig{Ranks: 2}), logger: slog.New(slog.DiscardHandler), calls: map[string]*call{}}
+	connector, err := load.NewConnector(worker, load.ConnectorConfig{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := router{connector: connector, logger: slog.New(slog.DiscardHandler), calls: map[string]*call{}}
 	if _, err := r.connector.Reserve("a", 1); err != nil {
 		t.Fatal(err)
 	}

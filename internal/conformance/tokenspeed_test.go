@@ -107,9 +107,13 @@ type group struct {
 func newGroup(t *testing.T, ranks, first int) *group {
 	table := load.NewTable(load.Config{})
 	worker := table.Add("engine", "tcp://engine")
+	connector, err := load.NewConnector(worker, load.ConnectorConfig{Ranks: ranks, FirstIndex: first})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &group{
 		t: t, table: table, worker: worker,
-		connector: load.NewConnector(worker, load.ConnectorConfig{Ranks: ranks, FirstIndex: first}),
+		connector: connector,
 		inFlight:  make([][]string, ranks),
 		said:      make([]*load.Report, ranks), shown: make([]*load.Report, ranks),
 	}

@@ -80,7 +80,11 @@ func (g *gateway) add(e *engine) {
 	g.drop(e)
 	t := target{worker: g.table.Add(e.name(), ""), incarnation: e.incarnation}
 	if g.sim.config.Reports.Wire == Piggyback {
-		t.connector = load.NewConnector(t.worker, load.ConnectorConfig{Ranks: len(e.ranks), Shared: g.sim.shared(), Rand: g.random.Uint64})
+		var err error
+		t.connector, err = load.NewConnector(t.worker, load.ConnectorConfig{Ranks: len(e.ranks), Shared: g.sim.shared(), Rand: g.random.Uint64})
+		if err != nil {
+			panic(err) // a Config has at most as many ranks as a connector can have
+		}
 	} else {
 		t.feed = t.worker.Advertise(len(e.ranks))
 	}
