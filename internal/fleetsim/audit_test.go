@@ -142,7 +142,7 @@ func (r *rank) audit() error {
 			wire++
 		}
 	}
-	got := [...]int64{r.waitingTokens, r.prefillTokens, r.outputTokens, r.decoding, r.kvRead, r.private, r.wire, int64(len(r.prefilling))}
+	got := [...]int64{r.waitingTokens, r.prefillTokens, r.outputTokens, r.decoding, r.kvRead, r.private, r.coming, int64(len(r.prefilling))}
 	want := [...]int64{waiting, prefill, outputs, decoding, kvRead, private, wire, int64(prefilling)}
 	if got != want {
 		return fmt.Errorf("counts are %v, want %v", got, want)

@@ -44,7 +44,7 @@ func (s *sim) addEngine(c *EngineConfig) {
 // clear makes the rank that of an engine that has just started.
 func (r *rank) clear() {
 	*r = rank{sim: r.sim, engine: r.engine, group: r.group, config: r.config, number: r.number, index: r.index,
-		wire: r.wire, wireTokens: r.wireTokens, wireOutput: r.wireOutput, reporter: r.reporter}
+		coming: r.coming, comingTokens: r.comingTokens, comingOutput: r.comingOutput, reporter: r.reporter}
 	if r.config.PrefixCache {
 		r.cache = newPrefixCache()
 	}

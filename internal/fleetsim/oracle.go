@@ -70,9 +70,9 @@ const (
 
 func (r *rank) instantCost(f *flight) float64 {
 	uncached := float64(r.uncached(f))
-	tokens := float64(r.waitingTokens+r.prefillTokens+r.wireTokens) + uncached
-	requests := float64(r.requests()+r.wire) + 1
-	kv := (float64(r.kvUsed()+r.waitingTokens+r.wireTokens) + uncached) / float64(r.config.KVTokens)
+	tokens := float64(r.waitingTokens+r.prefillTokens+r.comingTokens) + uncached
+	requests := float64(r.requests()+r.coming) + 1
+	kv := (float64(r.kvUsed()+r.waitingTokens+r.comingTokens) + uncached) / float64(r.config.KVTokens)
 	cost := (costPerToken*tokens + costPerRequest*requests) / r.engine.speed
 	if over := (kv - 0.8) / 0.2; over > 0 {
 		cost += over * over * float64(time.Second)
@@ -87,11 +87,11 @@ func (r *rank) instantCost(f *flight) float64 {
 func (r *rank) workLeft(f *flight) float64 {
 	c := r.config
 	uncached := float64(r.uncached(f))
-	prompts := float64(r.waitingTokens+r.prefillTokens+r.wireTokens) + uncached
-	requests := float64(r.requests()+r.wire) + 1
-	outputs := float64(r.outputTokens+r.wireOutput) + float64(f.output)
+	prompts := float64(r.waitingTokens+r.prefillTokens+r.comingTokens) + uncached
+	requests := float64(r.requests()+r.coming) + 1
+	outputs := float64(r.outputTokens+r.comingOutput) + float64(f.output)
 	// Half of what an answer adds to its context is there on average.
-	context := (float64(r.kvUsed()+r.waitingTokens+r.wireTokens) + uncached + outputs/2) / requests
+	context := (float64(r.kvUsed()+r.waitingTokens+r.comingTokens) + uncached + outputs/2) / requests
 	batch := min(float64(c.MaxRunning), max(float64(c.KVTokens)/context, 1))
 	perToken := float64(c.Base)/batch + float64(c.PerRequest) + context*float64(c.PerKVToken)
 	return (prompts*float64(c.PrefillPerToken) + outputs*perToken) / r.engine.speed

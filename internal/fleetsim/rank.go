@@ -33,9 +33,9 @@ type rank struct {
 	waitingTokens int64 // of the waiting requests, prompt tokens to be computed; see estimate
 	prefillTokens int64 // of the prefilling requests, prompt tokens still to be computed
 	outputTokens  int64 // of all requests, tokens still to be made
-	wire          int64 // requests on their way here
-	wireTokens    int64 // their prompt tokens to be computed
-	wireOutput    int64 // and tokens to be made
+	coming        int64 // requests on their way here
+	comingTokens    int64 // their prompt tokens to be computed
+	comingOutput    int64 // and tokens to be made
 
 	// Since the engine started.
 	prefilled   int64 // prompt tokens computed

@@ -211,8 +211,8 @@ func (s *sim) result() *Result {
 // check looks for what no run may leave behind.
 func (s *sim) check() error {
 	for _, r := range s.ranks {
-		if r.requests() != 0 || r.wire != 0 || r.decoding != 0 || len(r.prefilling) != 0 || r.kvUsed() != 0 || r.kvRead != 0 ||
-			r.waitingTokens != 0 || r.prefillTokens != 0 || r.wireTokens != 0 || r.outputTokens != 0 || r.wireOutput != 0 {
+		if r.requests() != 0 || r.coming != 0 || r.decoding != 0 || len(r.prefilling) != 0 || r.kvUsed() != 0 || r.kvRead != 0 ||
+			r.waitingTokens != 0 || r.prefillTokens != 0 || r.comingTokens != 0 || r.outputTokens != 0 || r.comingOutput != 0 {
 			return fmt.Errorf("fleetsim: rank %d is not empty at the end: %+v", r.number, r)
 		}
 	}

@@ -239,9 +239,9 @@ func (s *sim) arrive(req int32) {
 	r := e.rankFor(rank)
 	f.engine, f.rank = e.index, r.number
 	f.estimate = r.uncached(f)
-	r.wire++
-	r.wireTokens += int64(f.estimate)
-	r.wireOutput += int64(f.output)
+	r.coming++
+	r.comingTokens += int64(f.estimate)
+	r.comingOutput += int64(f.output)
 	s.agenda.add(s.now+s.network, requestComes, req, 0)
 }
 
@@ -271,9 +271,9 @@ func (s *sim) anyEngine(random uint64) *engine {
 func (s *sim) requestComes(req int32) {
 	f := &s.flights[req]
 	r := s.ranks[f.rank]
-	r.wire--
-	r.wireTokens -= int64(f.estimate)
-	r.wireOutput -= int64(f.output)
+	r.coming--
+	r.comingTokens -= int64(f.estimate)
+	r.comingOutput -= int64(f.output)
 	if !r.engine.up {
 		s.failed(req)
 		return
