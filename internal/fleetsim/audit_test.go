@@ -45,7 +45,7 @@ func TestCountsAreRightAfterEveryEvent(t *testing.T) {
 		"batches, events": {Engines: Fleet(3, lockstep), Chooser: powerOfTwo, Reports: Reports{Wire: Piggyback}, Events: events, Faults: Faults{Hidden: 0.2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.Trace = tree(300 * c.Engines[0].withDefaults().Ranks)
+			c.Trace = tree(200 * c.Engines[0].withDefaults().Ranks)
 			c.Gateways = 2
 			s, err := newSim(c)
 			if err != nil {

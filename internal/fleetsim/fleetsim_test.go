@@ -44,7 +44,7 @@ func run(t *testing.T, c fleetsim.Config) *fleetsim.Result {
 
 func TestEqualConfigsGiveEqualResults(t *testing.T) {
 	engines := fleetsim.Fleet(8, fleetsim.EngineConfig{})
-	tr := mix(t, 2000, engines)
+	tr := mix(t, 1000, engines)
 	for name, chooser := range map[string]fleetsim.Chooser{
 		"round_robin": roundRobin, "least_request": leastRequest, "least_depth": leastDepth, "power_of_two": powerOfTwo,
 		"random": random, "instant": fleetsim.Instant, "work_left": fleetsim.WorkLeft,
@@ -66,7 +66,7 @@ func TestEqualConfigsGiveEqualResults(t *testing.T) {
 func TestAllThatCanHappenHappensAgainInTheSameWay(t *testing.T) {
 	engine := fleetsim.EngineConfig{Ranks: 2, PrefixCache: true, KVTokens: 60_000}
 	engines := append(fleetsim.Fleet(6, engine), fleetsim.EngineConfig{Absent: true})
-	tr := mix(t, 2000, engines[:4])
+	tr := mix(t, 1000, engines[:4])
 	half := tr.Span() / 2
 	for _, variant := range []struct {
 		wire   fleetsim.Wire
