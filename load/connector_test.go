@@ -330,6 +330,9 @@ func TestARankThatNothingFreshIsKnownOfIsNotTakenForIdleWhereOthersSendToo(t *te
 		mustReserveRank(t, c, fmt.Sprint(rank), rank)
 		mustObserve(t, c, batch(rank, 21, 0, 0.1))
 	}
+	if got := c.Status().Ranks[2].Score; got != 20 {
+		t.Errorf("the silent rank scores %v, want the 20 that others have on the average one", got)
+	}
 	var per [3]int
 	for i := range 30 {
 		per[mustReserve(t, c, fmt.Sprint("new", i)).Rank()]++
@@ -385,6 +388,12 @@ func TestTheDepthOfAGroupIsWhatIsInFlight(t *testing.T) {
 	}
 	if _, depth, own := c.worker.table.View().Trusted(); depth != 6 || own != 6 {
 		t.Errorf("the group adds a depth of %d for %d own requests to the fleet's sums", depth, own)
+	}
+	for _, id := range []string{"a", "0", "1", "2", "3", "4"} {
+		c.Release(id)
+	}
+	if workers, depth, own := c.worker.table.View().Trusted(); workers != 1 || depth != 0 || own != 0 {
+		t.Errorf("a group that is idle adds a depth of %d for %d own requests to the fleet's sums", depth, own)
 	}
 }
 
