@@ -56,7 +56,7 @@ type Request struct {
 
 	FinishReason FinishReason
 	// FinishText is the reason as it stands on the wire, empty while the request is
-	// running. It is what tells the values of OtherReason apart.
+	// running. It is what tells the values of FinishOther apart.
 	FinishText []byte
 
 	PromptTokens     int64
@@ -70,8 +70,7 @@ type Request struct {
 	LogprobIDs []int64
 }
 
-// Len returns the number of requests that At can be asked for. It is 0 after an
-// error.
+// Len returns the number of requests, of which At can be asked for each.
 func (b *Batch) Len() int { return len(b.rids) }
 
 // At returns the request at position i, from 0 to Len()-1.
@@ -95,7 +94,7 @@ func (b *Batch) At(i int) Request {
 func (b *Batch) Add(r Request) {
 	text := r.FinishText
 	if len(text) == 0 {
-		text = finishTexts[min(r.FinishReason, OtherReason)]
+		text = finishTexts[min(r.FinishReason, FinishOther)]
 	}
 	b.rids = append(b.rids, r.ID)
 	b.finishes = append(b.finishes, text)
@@ -107,7 +106,7 @@ func (b *Batch) Add(r Request) {
 	b.logprobIDs.add(r.LogprobIDs)
 
 	b.Requests++
-	if reason := finishReason(text); reason != Running {
+	if reason := finishReason(text); reason != FinishNone {
 		b.Finished = append(b.Finished, r.ID)
 		b.Reasons = append(b.Reasons, reason)
 	}

@@ -15,11 +15,11 @@ func TestABatchHasEverythingOfEachRequest(t *testing.T) {
 	}
 	want := []Request{
 		{
-			ID: []byte("a"), OutputIDs: []int64{10}, FinishReason: Running, FinishText: []byte{},
+			ID: []byte("a"), OutputIDs: []int64{10}, FinishReason: FinishNone, FinishText: []byte{},
 			PromptTokens: 3, CompletionTokens: 1, CachedTokens: 0, Logprobs: []float64{}, LogprobIDs: []int64{},
 		},
 		{
-			ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: Length, FinishText: []byte("length"),
+			ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: FinishLength, FinishText: []byte("length"),
 			PromptTokens: 4, CompletionTokens: 2, CachedTokens: 2, Logprobs: []float64{-0.5, -0.25}, LogprobIDs: []int64{20, 21},
 		},
 	}
@@ -54,7 +54,7 @@ func TestABatchThatWasBuiltIsTheOneThatWasDecoded(t *testing.T) {
 	built := Batch{Summary: Summary{EngineIndex: 1, Load: Load{true, 2, 5, 100, 400}}}
 	built.Add(Request{ID: []byte("a"), OutputIDs: []int64{10}, PromptTokens: 3, CompletionTokens: 1})
 	built.Add(Request{
-		ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: Length, PromptTokens: 4, CompletionTokens: 2, CachedTokens: 2,
+		ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: FinishLength, PromptTokens: 4, CompletionTokens: 2, CachedTokens: 2,
 		Logprobs: []float64{-0.5, -0.25}, LogprobIDs: []int64{20, 21},
 	})
 	if got, want := built.Append(nil), wire(two()...); !bytes.Equal(got, want) {
@@ -66,8 +66,8 @@ func TestABatchThatWasBuiltIsTheOneThatWasDecoded(t *testing.T) {
 func TestTheReasonOfARequestIsItsTextWhereItHasOne(t *testing.T) {
 	var b Batch
 	for _, r := range []Request{
-		{FinishReason: Running}, {FinishReason: Stop}, {FinishReason: Length}, {FinishReason: Abort}, {FinishReason: OtherReason}, {FinishReason: 99},
-		{FinishReason: Stop, FinishText: []byte("content_filter")}, {FinishText: []byte("abort")}, {FinishReason: Length, FinishText: []byte{}},
+		{FinishReason: FinishNone}, {FinishReason: FinishStop}, {FinishReason: FinishLength}, {FinishReason: FinishAbort}, {FinishReason: FinishOther}, {FinishReason: 99},
+		{FinishReason: FinishStop, FinishText: []byte("content_filter")}, {FinishText: []byte("abort")}, {FinishReason: FinishLength, FinishText: []byte{}},
 	} {
 		b.Add(r)
 	}
@@ -76,7 +76,7 @@ func TestTheReasonOfARequestIsItsTextWhereItHasOne(t *testing.T) {
 		r := b.At(i)
 		got = append(got, r.FinishReason.String()+"="+string(r.FinishText))
 	}
-	want := []string{"running=", "stop=stop", "length=length", "abort=abort", "other=other", "other=other", "other=content_filter", "abort=abort", "length=length"}
+	want := []string{"none=", "stop=stop", "length=length", "abort=abort", "other=other", "other=other", "other=content_filter", "abort=abort", "length=length"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -241,7 +241,7 @@ func TestAddingToADecodedBatchLeavesThePayloadAlone(t *testing.T) {
 	if err := b.Decode(payload); err != nil {
 		t.Fatal(err)
 	}
-	b.Add(Request{ID: []byte("c"), FinishReason: Abort})
+	b.Add(Request{ID: []byte("c"), FinishReason: FinishAbort})
 	if !bytes.Equal(payload, sent) {
 		t.Error("the payload has changed")
 	}

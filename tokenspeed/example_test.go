@@ -16,7 +16,7 @@ func send() [][]byte {
 	}}
 	b.Add(tokenspeed.Request{ID: []byte("a"), OutputIDs: []int64{10}, PromptTokens: 3, CompletionTokens: 1})
 	b.Add(tokenspeed.Request{
-		ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: tokenspeed.Length, PromptTokens: 4, CompletionTokens: 9,
+		ID: []byte("b"), OutputIDs: []int64{20, 21}, FinishReason: tokenspeed.FinishLength, PromptTokens: 4, CompletionTokens: 9,
 	})
 	return [][]byte{b.Append(nil)}
 }
@@ -74,12 +74,12 @@ func ExampleBatch() {
 	}
 	for i := range batch.Len() {
 		r := batch.At(i)
-		fmt.Printf("%s: tokens %v of %d, %v\n", r.ID, r.OutputIDs, r.CompletionTokens, r.FinishReason)
+		fmt.Printf("%s: tokens %v of %d, finish reason %v\n", r.ID, r.OutputIDs, r.CompletionTokens, r.FinishReason)
 	}
 	fmt.Println("waiting at rank", batch.EngineIndex, "are", batch.Load.Waiting)
 	// Output:
-	// a: tokens [10] of 1, running
-	// b: tokens [20 21] of 9, length
+	// a: tokens [10] of 1, finish reason none
+	// b: tokens [20 21] of 9, finish reason length
 	// waiting at rank 1 are 5
 }
 

@@ -206,7 +206,7 @@ func checkDecoded(t *testing.T, payload []byte, s *Summary, err error) {
 		t.Fatalf("%x: finished %q, want %q", payload, got, ended)
 	}
 	if err != nil {
-		want.load, want.loadErr = Load{}, false
+		want.load, want.loadErr, want.rids = Load{}, false, nil
 	}
 	if s.Elements != want.elements || s.EngineIndex != want.engineIndex || s.Requests != len(want.rids) ||
 		s.Load != want.load || (s.LoadErr != nil) != want.loadErr {
@@ -313,7 +313,7 @@ func checkColumns(t *testing.T, payload []byte, b *Batch, want *naive) {
 	}
 	for i := range b.Len() {
 		r := b.At(i)
-		if string(r.ID) != want.rids[i] || string(r.FinishText) != want.reasons[i] || (r.FinishReason == Running) != (want.reasons[i] == "") ||
+		if string(r.ID) != want.rids[i] || string(r.FinishText) != want.reasons[i] || (r.FinishReason == FinishNone) != (want.reasons[i] == "") ||
 			r.PromptTokens != want.counts[0][i] || r.CompletionTokens != want.counts[1][i] || r.CachedTokens != want.counts[2][i] ||
 			!slices.Equal(r.OutputIDs, want.rows[0][i]) || !slices.Equal(r.LogprobIDs, want.rows[1][i]) ||
 			!slices.EqualFunc(r.Logprobs, want.logprobs[i], sameBits) {

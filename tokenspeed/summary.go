@@ -20,7 +20,7 @@ type Summary struct {
 	// is none, or more pages in use than there are. The rest of the batch stands.
 	LoadErr error
 
-	Requests int            // number of requests in the batch
+	Requests int            // number of requests in the batch; 0 after an error, also of a ragged one
 	Finished [][]byte       // ids of the requests that it ends, in the order of the batch; they point into the payload
 	Reasons  []FinishReason // why each of Finished has ended
 }
@@ -51,37 +51,41 @@ func (l Load) KVUsage() float64 {
 type FinishReason uint8
 
 const (
-	Running     FinishReason = iota // it has not: "" on the wire
-	Stop                            // "stop": a stop token or a stop string
-	Length                          // "length": as many tokens as were asked for
-	Abort                           // "abort": by the client, or the engine has refused it
-	OtherReason                     // anything else that is not empty; the request has ended all the same
+	FinishNone   FinishReason = iota // it has not: "" on the wire
+	FinishStop                       // "stop": a stop token or a stop string
+	FinishLength                     // "length": as many tokens as were asked for
+	FinishAbort                      // "abort": by the client, or the engine has refused it
+	FinishOther                      // anything else that is not empty; the request has ended all the same
 )
 
-// finishTexts are the reasons as they stand on the wire.
-var finishTexts = [...][]byte{Running: nil, Stop: []byte("stop"), Length: []byte("length"), Abort: []byte("abort"), OtherReason: []byte("other")}
+var finishNames = [...]string{"none", "stop", "length", "abort", "other"}
 
-// String returns "running", "stop", "length", "abort" or "other".
+// String returns the name of the reason, such as "length".
 func (r FinishReason) String() string {
-	if r == Running {
-		return "running"
+	if int(r) >= len(finishNames) {
+		return "unknown"
 	}
-	return string(finishTexts[min(r, OtherReason)])
+	return finishNames[r]
+}
+
+// finishTexts are what is written for the reasons.
+var finishTexts = [...][]byte{
+	FinishNone: nil, FinishStop: []byte("stop"), FinishLength: []byte("length"), FinishAbort: []byte("abort"), FinishOther: []byte("other"),
 }
 
 // finishReason reads a reason as it stands on the wire.
 func finishReason(text []byte) FinishReason {
 	switch string(text) {
 	case "":
-		return Running
+		return FinishNone
 	case "stop":
-		return Stop
+		return FinishStop
 	case "length":
-		return Length
+		return FinishLength
 	case "abort":
-		return Abort
+		return FinishAbort
 	}
-	return OtherReason
+	return FinishOther
 }
 
 // Reset empties s but keeps the capacity of its slices.

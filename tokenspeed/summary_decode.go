@@ -29,7 +29,8 @@ func (s *Summary) done(p []byte, c column, i int, err error) error {
 	case nil:
 		return nil
 	case ErrRagged:
-		s.Load, s.LoadErr = Load{}, nil
+		// How many requests there are is what its columns disagree on.
+		s.Load, s.LoadErr, s.Requests = Load{}, nil, 0
 	default:
 		s.Reset()
 	}

@@ -217,8 +217,8 @@ func TestARaggedBatchEndsWhatItsTwoColumnsAgreeOn(t *testing.T) {
 				t.Errorf("%s: %+v", tt.name, *s)
 			}
 		}
-		if b.Len() != 0 {
-			t.Errorf("%s: %d requests to look at", tt.name, b.Len())
+		if s.Requests != 0 || b.Requests != 0 || b.Len() != 0 {
+			t.Errorf("%s: %d, %d and %d requests", tt.name, s.Requests, b.Requests, b.Len())
 		}
 	}
 }
@@ -374,8 +374,10 @@ func TestHeadersMayBeLongerThanTheyNeedToBe(t *testing.T) {
 	}
 }
 
-func TestReasonsHaveTheNamesOfTheWire(t *testing.T) {
-	for r, want := range map[FinishReason]string{Running: "running", Stop: "stop", Length: "length", Abort: "abort", OtherReason: "other", 9: "other"} {
+func TestNamesOfReasons(t *testing.T) {
+	for r, want := range map[FinishReason]string{
+		FinishNone: "none", FinishStop: "stop", FinishLength: "length", FinishAbort: "abort", FinishOther: "other", 9: "unknown",
+	} {
 		if got := r.String(); got != want {
 			t.Errorf("reason %d is called %q, want %q", r, got, want)
 		}

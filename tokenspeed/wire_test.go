@@ -118,7 +118,7 @@ func step(logprobs bool) *Batch {
 			r.Logprobs, r.LogprobIDs = []float64{-1 / float64(1+i)}, r.OutputIDs
 		}
 		if i%32 == 31 {
-			r.FinishReason = Stop
+			r.FinishReason = FinishStop
 		}
 		b.Add(r)
 	}

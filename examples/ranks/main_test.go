@@ -232,8 +232,8 @@ func TestMessageThatMakesNoSenseHarmsNobody(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	var b tokenspeed.Batch
-	b.Add(tokenspeed.Request{ID: []byte("a"), OutputIDs: []int64{1}, FinishReason: tokenspeed.Stop})
-	b.Add(tokenspeed.Request{ID: []byte("b"), OutputIDs: []int64{1}, FinishReason: tokenspeed.Stop}) // nobody's
+	b.Add(tokenspeed.Request{ID: []byte("a"), OutputIDs: []int64{1}, FinishReason: tokenspeed.FinishStop})
+	b.Add(tokenspeed.Request{ID: []byte("b"), OutputIDs: []int64{1}, FinishReason: tokenspeed.FinishStop}) // nobody's
 	r.receive([][]byte{b.Append(nil)})
 	<-c.first
 	<-c.ended

@@ -153,7 +153,7 @@ func (r *router) receive(frames [][]byte) {
 	}
 	for i, id := range r.batch.Finished {
 		var err error
-		if reason := r.batch.Reasons[i]; reason != tokenspeed.Length && reason != tokenspeed.Stop {
+		if reason := r.batch.Reasons[i]; reason != tokenspeed.FinishLength && reason != tokenspeed.FinishStop {
 			err = fmt.Errorf("the engine ended the request: %v", reason)
 		}
 		r.endLocked(string(id), err)

@@ -35,14 +35,14 @@ type slimRequest struct {
 
 // ends are the engine's kinds of end, and what comes of them on the wire.
 var ends = map[string]tokenspeed.FinishReason{
-	"stop_token": tokenspeed.Stop, "stop_string": tokenspeed.Stop, "length": tokenspeed.Length, "abort": tokenspeed.Abort,
+	"stop_token": tokenspeed.FinishStop, "stop_string": tokenspeed.FinishStop, "length": tokenspeed.FinishLength, "abort": tokenspeed.FinishAbort,
 }
 
 var endNames = []string{"stop_token", "stop_string", "length", "abort"}
 
 // same reports whether it came through as it was sent.
 func (s *slimRequest) same(r tokenspeed.Request) bool {
-	reason := tokenspeed.Running
+	reason := tokenspeed.FinishNone
 	if s.Finish != nil {
 		reason = ends[*s.Finish]
 	}

@@ -29,7 +29,7 @@ type vllmRequest struct {
 }
 
 var vllmEnds = map[string]vllm.FinishReason{
-	"STOP": vllm.Stop, "LENGTH": vllm.Length, "ABORT": vllm.Abort, "ERROR": vllm.Error, "REPETITION": vllm.Repetition,
+	"STOP": vllm.FinishStop, "LENGTH": vllm.FinishLength, "ABORT": vllm.FinishAbort, "ERROR": vllm.FinishError, "REPETITION": vllm.FinishRepetition,
 }
 
 var vllmEndNames = []string{"STOP", "LENGTH", "ABORT", "ERROR", "REPETITION"}
@@ -137,7 +137,7 @@ func testVLLM(t *testing.T, ranks int) {
 				}
 			case 1:
 				gone = append(gone, id)
-				want[id] = vllm.Unsaid
+				want[id] = vllm.FinishUnsaid
 				if random.IntN(2) == 0 {
 					continue // without an output
 				}
@@ -186,11 +186,11 @@ func testVLLM(t *testing.T, ranks int) {
 		for i, r := range requests {
 			out := o.At(i)
 			ids, err := out.AppendTokens(nil)
-			reason := vllm.Running
+			reason := vllm.FinishNone
 			if r.Finish != nil {
 				reason = vllmEnds[*r.Finish]
 			}
-			if string(out.ID) != r.ID || out.NewTokens != len(r.IDs) || !slices.Equal(ids, r.IDs) || err != nil || out.Reason != reason {
+			if string(out.ID) != r.ID || out.NewTokens != len(r.IDs) || !slices.Equal(ids, r.IDs) || err != nil || out.FinishReason != reason {
 				t.Fatalf("output %d is %+v with %v and %v, want %+v", i, out, ids, err, r)
 			}
 		}

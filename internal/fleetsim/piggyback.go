@@ -110,7 +110,7 @@ func (s *sim) sendBatches(r *rank) {
 			line := tokenspeed.Request{ID: []byte(strconv.Itoa(int(o.req))), OutputIDs: oneToken,
 				PromptTokens: int64(f.prompt), CompletionTokens: 1, CachedTokens: int64(f.cached)}
 			if o.last {
-				line.CompletionTokens, line.FinishReason = int64(f.output), tokenspeed.Length
+				line.CompletionTokens, line.FinishReason = int64(f.output), tokenspeed.FinishLength
 			}
 			b.outgoing.Add(line)
 		}

@@ -19,7 +19,7 @@ func TestDecodingAllocatesNothingOnceThereIsRoom(t *testing.T) {
 			if err := o.Decode(payload); err != nil {
 				t.Fatal(err)
 			}
-			for i := range o.Requests {
+			for i := range o.Len() {
 				var err error
 				if tokens, err = o.At(i).AppendTokens(tokens[:0]); err != nil {
 					t.Fatal(err)

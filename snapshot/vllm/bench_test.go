@@ -50,7 +50,7 @@ func BenchmarkTokens(b *testing.B) {
 	var tokens []int64
 	b.ReportAllocs()
 	for b.Loop() {
-		for i := range o.Requests {
+		for i := range o.Len() {
 			var err error
 			if tokens, err = o.At(i).AppendTokens(tokens[:0]); err != nil {
 				b.Fatal(err)

@@ -227,7 +227,7 @@ func (o *Outputs) readOutput(p []byte, i, finishAt int) (field string, next int,
 		}
 	}
 	if pos < length {
-		if r.reason, err = finishReason(p, i); err != nil {
+		if r.finish, err = finishReason(p, i); err != nil {
 			return "finish_reason", i, err
 		}
 	}
@@ -235,8 +235,8 @@ func (o *Outputs) readOutput(p []byte, i, finishAt int) (field string, next int,
 		return outputs, i, err
 	}
 	o.outputs = append(o.outputs, r)
-	if r.reason != Running {
-		o.end(id, r.reason)
+	if r.finish != FinishNone {
+		o.end(id, r.finish)
 	}
 	return "", i, nil
 }
@@ -264,17 +264,17 @@ func isInt(p []byte, i int) bool {
 func finishReason(p []byte, i int) (FinishReason, error) {
 	switch {
 	case msgp.IsNil(p[i:]):
-		return Running, nil
+		return FinishNone, nil
 	case isInt(p, i):
 		// Any integer ends the request, also one that is not a count.
-		if v, _, err := msgpack.ReadCount(p, i); err == nil && v < uint64(len(wireReasons)) {
-			return wireReasons[v], nil
+		if v, _, err := msgpack.ReadCount(p, i); err == nil && v < uint64(len(finishOfWire)) {
+			return finishOfWire[v], nil
 		}
-		return OtherReason, nil
+		return FinishOther, nil
 	case i == len(p):
-		return Running, ErrTruncated
+		return FinishNone, ErrTruncated
 	}
-	return Running, ErrType
+	return FinishNone, ErrType
 }
 
 // end lists a request as ended, unless it is already.
@@ -295,7 +295,7 @@ func (o *Outputs) readFinished(p []byte, i int) (int, error) {
 		if err != nil {
 			return i, err
 		}
-		o.end(id, Unsaid)
+		o.end(id, FinishUnsaid)
 		i = next
 	}
 	return i, nil

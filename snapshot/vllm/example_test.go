@@ -68,14 +68,14 @@ func ExampleOutputs_At() {
 		panic(err)
 	}
 	var tokens []int64
-	for i := range outputs.Requests {
+	for i := range outputs.Len() {
 		output := outputs.At(i)
 		if tokens, err = output.AppendTokens(tokens[:0]); err != nil {
 			panic(err)
 		}
-		fmt.Printf("%s: %d new, %v: %v\n", output.ID, output.NewTokens, tokens, output.Reason)
+		fmt.Printf("%s: %d new, %v, finish reason %v\n", output.ID, output.NewTokens, tokens, output.FinishReason)
 	}
 	// Output:
-	// a: 2 new, [7 8]: running
-	// b: 1 new, [9]: length
+	// a: 2 new, [7 8], finish reason none
+	// b: 1 new, [9], finish reason length
 }

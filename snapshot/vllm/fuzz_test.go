@@ -39,8 +39,8 @@ func checkDecode(t *testing.T, o *Outputs, payload []byte) {
 		}
 		want = reading{}
 	}
-	if got := readingOf(o); !reflect.DeepEqual(got, want) {
-		t.Fatalf("%x:\n got %+v\nwant %+v", payload, got, want)
+	if got := readingOf(o); !reflect.DeepEqual(got, want) || o.Requests != o.Len() {
+		t.Fatalf("%x:\n got %+v of %d\nwant %+v", payload, got, o.Requests, want)
 	}
 	if !bytes.Equal(p, payload) {
 		t.Fatalf("%x: written to", payload)
@@ -52,7 +52,7 @@ func checkDecode(t *testing.T, o *Outputs, payload []byte) {
 // to be, or an error.
 func checkTokens(t *testing.T, o *Outputs) {
 	t.Helper()
-	for i := range o.Requests {
+	for i := range o.Len() {
 		out := o.At(i)
 		tokens, err := out.AppendTokens(nil)
 		if err != nil {

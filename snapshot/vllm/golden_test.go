@@ -100,18 +100,18 @@ func (v *outputsVector) want() reading {
 		}
 	}
 	for _, o := range f.Outputs {
-		reason := Running
+		reason := FinishNone
 		if o.FinishReason != nil {
-			reason = OtherReason
+			reason = FinishOther
 			if n := *o.FinishReason; n >= 0 && n <= 4 {
-				reason = []FinishReason{Stop, Length, Abort, Error, Repetition}[n]
+				reason = []FinishReason{FinishStop, FinishLength, FinishAbort, FinishError, FinishRepetition}[n]
 			}
 			end(o.RequestID, reason)
 		}
 		r.Outputs = append(r.Outputs, readOutput{o.RequestID, len(o.NewTokenIDs), reason})
 	}
 	for _, id := range f.FinishedRequests {
-		end(id, Unsaid)
+		end(id, FinishUnsaid)
 	}
 	if s := f.SchedulerStats; s != nil {
 		r.Load.KVUsage = maybe(s.KVUsage)

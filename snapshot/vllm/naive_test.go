@@ -24,9 +24,9 @@ type reading struct {
 }
 
 type readOutput struct {
-	ID        string
-	NewTokens int
-	Reason    FinishReason
+	ID           string
+	NewTokens    int
+	FinishReason FinishReason
 }
 
 func readingOf(o *Outputs) reading {
@@ -42,9 +42,9 @@ func readingOf(o *Outputs) reading {
 	for _, id := range o.Finished {
 		r.Finished = append(r.Finished, string(id))
 	}
-	for i := range o.Requests {
+	for i := range o.Len() {
 		out := o.At(i)
-		r.Outputs = append(r.Outputs, readOutput{string(out.ID), out.NewTokens, out.Reason})
+		r.Outputs = append(r.Outputs, readOutput{string(out.ID), out.NewTokens, out.FinishReason})
 	}
 	return r
 }
@@ -219,7 +219,7 @@ func naiveDecode(payload []byte) (r reading, err error) {
 			if !ok {
 				return r, errNaive
 			}
-			r.naiveEnd(id, Unsaid)
+			r.naiveEnd(id, FinishUnsaid)
 		}
 	}
 	for i, wave := range []*Maybe[int64]{&r.WaveComplete, &r.StartWave} {
@@ -278,24 +278,24 @@ func (r *reading) naiveOutputs(v any) error {
 		if !isID || !isTokens || slices.ContainsFunc(tokens, tooDeep) || slices.ContainsFunc(o[2:], tooDeep) {
 			return errNaive
 		}
-		reason := Running
+		reason := FinishNone
 		if len(o) > finishAt && o[finishAt] != nil {
 			if !isNaiveInt(o[finishAt]) {
 				return errNaive
 			}
 			switch o[finishAt] {
 			case int64(0):
-				reason = Stop
+				reason = FinishStop
 			case int64(1):
-				reason = Length
+				reason = FinishLength
 			case int64(2):
-				reason = Abort
+				reason = FinishAbort
 			case int64(3):
-				reason = Error
+				reason = FinishError
 			case int64(4):
-				reason = Repetition
+				reason = FinishRepetition
 			default:
-				reason = OtherReason
+				reason = FinishOther
 			}
 			r.naiveEnd(id, reason)
 		}

@@ -14,7 +14,7 @@ type Outputs struct {
 	Load    Load
 	LoadErr error // a *DecodeError, why the statistics that were there are no load
 
-	Requests int // number of outputs; see At
+	Requests int // number of requests with an output in the message; 0 after an error
 
 	// Finished holds the ids of the requests that have ended, each once: first
 	// those whose output has a finish reason, then those that the engine lists as
@@ -86,28 +86,28 @@ func (k Kind) String() string {
 type FinishReason uint8
 
 const (
-	Running     FinishReason = iota // it has not: nil on the wire
-	Stop                            // 0: a stop token or a stop string
-	Length                          // 1: as many tokens as were asked for, or as the model can take
-	Abort                           // 2: by the client
-	Error                           // 3: the engine failed, and not for the request's fault
-	Repetition                      // 4: cut off for repeating itself
-	OtherReason                     // any other integer; the request has ended all the same
-	Unsaid                          // listed in finished_requests alone
+	FinishNone       FinishReason = iota // it has not: nil on the wire
+	FinishStop                           // 0: a stop token or a stop string
+	FinishLength                         // 1: as many tokens as were asked for, or as the model can take
+	FinishAbort                          // 2: by the client
+	FinishError                          // 3: the engine failed, and not for the request's fault
+	FinishRepetition                     // 4: cut off for repeating itself
+	FinishOther                          // any other integer; the request has ended all the same
+	FinishUnsaid                         // listed in finished_requests alone
 )
 
-var reasonNames = [...]string{"running", "stop", "length", "abort", "error", "repetition", "other", "unsaid"}
+var finishNames = [...]string{"none", "stop", "length", "abort", "error", "repetition", "other", "unsaid"}
 
 // String returns the name of the reason, such as "length".
 func (r FinishReason) String() string {
-	if int(r) >= len(reasonNames) {
+	if int(r) >= len(finishNames) {
 		return "unknown"
 	}
-	return reasonNames[r]
+	return finishNames[r]
 }
 
-// wireReasons are the reasons by their numbers on the wire.
-var wireReasons = [...]FinishReason{Stop, Length, Abort, Error, Repetition}
+// finishOfWire are the reasons by their numbers on the wire.
+var finishOfWire = [...]FinishReason{FinishStop, FinishLength, FinishAbort, FinishError, FinishRepetition}
 
 // Reset empties o but keeps the capacity of its slices.
 func (o *Outputs) Reset() {

@@ -29,8 +29,8 @@ var messages = []struct {
 	want    reading
 }{
 	{"a terminal step", []byte(vectorTerminal), reading{
-		Kind: KindBatch, EngineIndex: 1, Load: vectorReading, Finished: []string{"r"}, Reasons: []FinishReason{Stop},
-		Outputs: []readOutput{{"r", 1, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Load: vectorReading, Finished: []string{"r"}, Reasons: []FinishReason{FinishStop},
+		Outputs: []readOutput{{"r", 1, FinishStop}},
 	}},
 	{"statistics only", []byte(vectorLoad), reading{Kind: KindBatch, EngineIndex: 1, Load: vectorReading}},
 
@@ -47,15 +47,15 @@ var messages = []struct {
 	{"a utility reply with statistics that are no load", message(2, list(), list(), 1.5, list(7)),
 		reading{Kind: KindBatch, EngineIndex: 2, Refused: "scheduler_stats: type"}},
 	{"a utility reply with an id that has ended", message(2, list(), nil, 1.5, list(7), list("a")),
-		reading{Kind: KindBatch, EngineIndex: 2, Finished: []string{"a"}, Reasons: []FinishReason{Unsaid}}},
+		reading{Kind: KindBatch, EngineIndex: 2, Finished: []string{"a"}, Reasons: []FinishReason{FinishUnsaid}}},
 	{"a utility reply with an output", message(2, list(out("a", nil)), nil, 1.5, list(7)),
-		reading{Kind: KindBatch, EngineIndex: 2, Outputs: []readOutput{{"a", 0, Running}}}},
+		reading{Kind: KindBatch, EngineIndex: 2, Outputs: []readOutput{{"a", 0, FinishNone}}}},
 
 	{"wave 0 is complete", message(0, list(), nil, 1.5, nil, nil, 0, nil), reading{Kind: KindWaveNotice, WaveComplete: count(0)}},
 	{"a wave starts", message(2, list(), nil, 1.5, nil, nil, nil, 5), reading{Kind: KindWaveNotice, EngineIndex: 2, StartWave: count(5)}},
 	{"a batch with a wave", message(2, list(out("a", 1)), stats(0, 0), 1.5, nil, list("a"), 3, 4), reading{
-		Kind: KindBatch, EngineIndex: 2, Load: Load{Known: true}, Finished: []string{"a"}, Reasons: []FinishReason{Length},
-		WaveComplete: count(3), StartWave: count(4), Outputs: []readOutput{{"a", 0, Length}},
+		Kind: KindBatch, EngineIndex: 2, Load: Load{Known: true}, Finished: []string{"a"}, Reasons: []FinishReason{FinishLength},
+		WaveComplete: count(3), StartWave: count(4), Outputs: []readOutput{{"a", 0, FinishLength}},
 	}},
 	{"waves that are none", message(2, list(), nil, 1.5, nil, nil, -1, "x"), reading{Kind: KindBatch, EngineIndex: 2}},
 
@@ -64,7 +64,7 @@ var messages = []struct {
 	{"nothing but nil", message(7, nil, nil, nil, nil, nil, nil, nil, nil), reading{Kind: KindBatch, EngineIndex: 7}},
 	{"the largest engine index, as a float", message(65535.0), reading{Kind: KindBatch, EngineIndex: 65535}},
 	{"cut after the outputs", batch(out("a", 0)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{Stop}, Outputs: []readOutput{{"a", 0, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{FinishStop}, Outputs: []readOutput{{"a", 0, FinishStop}},
 	}},
 	{"more elements than are known", message(1, list(), stats(3, 4), 1.5, nil, nil, nil, nil, "v1", list(nested(5)), []pair{{1, 2}}, raw("\xd4\x01a")),
 		reading{Kind: KindBatch, EngineIndex: 1, Load: Load{Known: true, Running: 3, Waiting: 4}}},
@@ -72,44 +72,44 @@ var messages = []struct {
 	{"every reason", batch(out("a", nil), out("b", 0), out("c", 1), out("d", 2), out("e", 3), out("f", 4), out("g", 5), out("h", -1), out("i", uint64(math.MaxUint64)), out("j", raw("\xd3\x00\x00\x00\x00\x00\x00\x00\x01"))), reading{
 		Kind: KindBatch, EngineIndex: 1,
 		Finished: []string{"b", "c", "d", "e", "f", "g", "h", "i", "j"},
-		Reasons:  []FinishReason{Stop, Length, Abort, Error, Repetition, OtherReason, OtherReason, OtherReason, Length},
+		Reasons:  []FinishReason{FinishStop, FinishLength, FinishAbort, FinishError, FinishRepetition, FinishOther, FinishOther, FinishOther, FinishLength},
 		Outputs: []readOutput{
-			{"a", 0, Running}, {"b", 0, Stop}, {"c", 0, Length}, {"d", 0, Abort}, {"e", 0, Error}, {"f", 0, Repetition},
-			{"g", 0, OtherReason}, {"h", 0, OtherReason}, {"i", 0, OtherReason}, {"j", 0, Length},
+			{"a", 0, FinishNone}, {"b", 0, FinishStop}, {"c", 0, FinishLength}, {"d", 0, FinishAbort}, {"e", 0, FinishError}, {"f", 0, FinishRepetition},
+			{"g", 0, FinishOther}, {"h", 0, FinishOther}, {"i", 0, FinishOther}, {"j", 0, FinishLength},
 		},
 	}},
 	{"outputs that are cut, or go on", batch(list("a", list(1)), list("b", list(1, 2), nil, nil), list("c", list(), nil, nil, nil), list("d", list(), nil, nil, nil, 0), append(out("e", 2, 1), nested(9), 1.5)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"d", "e"}, Reasons: []FinishReason{Stop, Abort},
-		Outputs: []readOutput{{"a", 1, Running}, {"b", 2, Running}, {"c", 0, Running}, {"d", 0, Stop}, {"e", 1, Abort}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"d", "e"}, Reasons: []FinishReason{FinishStop, FinishAbort},
+		Outputs: []readOutput{{"a", 1, FinishNone}, {"b", 2, FinishNone}, {"c", 0, FinishNone}, {"d", 0, FinishStop}, {"e", 1, FinishAbort}},
 	}},
 	{"a tensor where the finish reason once was", batch(list("a", list(), nil, nil, list("float32", list(2), raw("\xd7\x0312345678")), 0, 2)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{Stop}, Outputs: []readOutput{{"a", 0, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{FinishStop}, Outputs: []readOutput{{"a", 0, FinishStop}},
 	}},
 	{"logprobs and other nested values before the reason", batch(list("a", list(1), list(list("<i4", list(1), 1), nil), nested(32), []pair{{"x", nested(3)}}, 1)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{Length}, Outputs: []readOutput{{"a", 1, Length}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a"}, Reasons: []FinishReason{FinishLength}, Outputs: []readOutput{{"a", 1, FinishLength}},
 	}},
 
 	// Before there were pooling outputs.
 	{"older outputs", batch(oldOut("a", 0, nil), oldOut("b", nil, nil), oldOut("c", 1, nil), oldOut("d", 2, "###"), oldOut("e", 0, 151_645)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "c", "d", "e"}, Reasons: []FinishReason{Stop, Length, Abort, Stop},
-		Outputs: []readOutput{{"a", 1, Stop}, {"b", 1, Running}, {"c", 1, Length}, {"d", 1, Abort}, {"e", 1, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "c", "d", "e"}, Reasons: []FinishReason{FinishStop, FinishLength, FinishAbort, FinishStop},
+		Outputs: []readOutput{{"a", 1, FinishStop}, {"b", 1, FinishNone}, {"c", 1, FinishLength}, {"d", 1, FinishAbort}, {"e", 1, FinishStop}},
 	}},
 	{"older outputs that are cut", batch(list("a", list()), list("b", list(), nil, nil, 0)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"b"}, Reasons: []FinishReason{Stop},
-		Outputs: []readOutput{{"a", 0, Running}, {"b", 0, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"b"}, Reasons: []FinishReason{FinishStop},
+		Outputs: []readOutput{{"a", 0, FinishNone}, {"b", 0, FinishStop}},
 	}},
 	{"an older output that has a stop reason and goes on, before one that shows its age", batch(oldOut("a", nil, 2), oldOut("b", 7, 1), oldOut("c", nil, 1)), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"b"}, Reasons: []FinishReason{OtherReason},
-		Outputs: []readOutput{{"a", 1, Running}, {"b", 1, OtherReason}, {"c", 1, Running}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"b"}, Reasons: []FinishReason{FinishOther},
+		Outputs: []readOutput{{"a", 1, FinishNone}, {"b", 1, FinishOther}, {"c", 1, FinishNone}},
 	}},
 	{"older outputs, which have ended without one too", message(1, list(oldOut("a", 0, nil)), nil, 1.5, nil, list("a", "b")), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "b"}, Reasons: []FinishReason{Stop, Unsaid},
-		Outputs: []readOutput{{"a", 1, Stop}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "b"}, Reasons: []FinishReason{FinishStop, FinishUnsaid},
+		Outputs: []readOutput{{"a", 1, FinishStop}},
 	}},
 
 	{"ended twice over", message(1, list(out("a", 0), out("b", nil), out("a", 1)), nil, 1.5, nil, list("c", "a", "b", "c", "")), reading{
-		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "c", "b", ""}, Reasons: []FinishReason{Stop, Unsaid, Unsaid, Unsaid},
-		Outputs: []readOutput{{"a", 0, Stop}, {"b", 0, Running}, {"a", 0, Length}},
+		Kind: KindBatch, EngineIndex: 1, Finished: []string{"a", "c", "b", ""}, Reasons: []FinishReason{FinishStop, FinishUnsaid, FinishUnsaid, FinishUnsaid},
+		Outputs: []readOutput{{"a", 0, FinishStop}, {"b", 0, FinishNone}, {"a", 0, FinishLength}},
 	}},
 }
 
@@ -238,9 +238,9 @@ func TestAsManyEndedRequestsAsThereAreAreEachListedOnce(t *testing.T) {
 				t.Fatalf("%d ids: %d are listed, with %d reasons", n, len(o.Finished), len(o.Reasons))
 			}
 			for i, id := range o.Finished {
-				want := Unsaid
+				want := FinishUnsaid
 				if i < len(outputs) {
-					want = Length
+					want = FinishLength
 				}
 				if string(id) != fmt.Sprint(i) || o.Reasons[i] != want {
 					t.Fatalf("%d ids: %q at %d, %v", n, id, i, o.Reasons[i])
@@ -352,8 +352,8 @@ func TestNamesOfKindsAndReasons(t *testing.T) {
 		}
 	}
 	for reason, want := range map[FinishReason]string{
-		Running: "running", Stop: "stop", Length: "length", Abort: "abort", Error: "error", Repetition: "repetition",
-		OtherReason: "other", Unsaid: "unsaid", 99: "unknown",
+		FinishNone: "none", FinishStop: "stop", FinishLength: "length", FinishAbort: "abort", FinishError: "error", FinishRepetition: "repetition",
+		FinishOther: "other", FinishUnsaid: "unsaid", 99: "unknown",
 	} {
 		if got := reason.String(); got != want {
 			t.Errorf("reason %d is called %q, want %q", reason, got, want)

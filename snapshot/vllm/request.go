@@ -4,9 +4,9 @@ import "github.com/plimsoll-go/plimsoll/internal/msgpack"
 
 // Output is what a message brings for one request.
 type Output struct {
-	ID        []byte       // points into the payload
-	NewTokens int          // how many tokens there are that were not sent before
-	Reason    FinishReason // Running if the output does not end the request
+	ID           []byte // points into the payload
+	NewTokens    int    // how many tokens there are that were not sent before
+	FinishReason FinishReason
 
 	payload []byte
 	tokens  int // where their ids begin
@@ -17,18 +17,21 @@ type Output struct {
 type output struct {
 	id, idLen         uint32
 	tokens, numTokens uint32
-	reason            FinishReason
+	finish            FinishReason
 }
 
-// At returns the output at position i, of Requests.
+// Len returns the number of outputs, of which At can be asked for each.
+func (o *Outputs) Len() int { return len(o.outputs) }
+
+// At returns the output at position i, from 0 to Len()-1.
 func (o *Outputs) At(i int) Output {
 	r := &o.outputs[i]
 	return Output{
-		ID:        o.payload[r.id : r.id+r.idLen : r.id+r.idLen],
-		NewTokens: int(r.numTokens),
-		Reason:    r.reason,
-		payload:   o.payload,
-		tokens:    int(r.tokens),
+		ID:           o.payload[r.id : r.id+r.idLen : r.id+r.idLen],
+		NewTokens:    int(r.numTokens),
+		FinishReason: r.finish,
+		payload:      o.payload,
+		tokens:       int(r.tokens),
 	}
 }
 

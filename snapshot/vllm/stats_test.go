@@ -76,8 +76,8 @@ func TestLoadsAreKnownUnknownOrRefused(t *testing.T) {
 		}
 		want := reading{
 			Kind: KindBatch, EngineIndex: 2, Load: tt.want, Refused: tt.refused, // the batch counts whatever the load is
-			Finished: []string{"b", "c"}, Reasons: []FinishReason{Stop, Unsaid},
-			Outputs: []readOutput{{"a", 0, Running}, {"b", 0, Stop}},
+			Finished: []string{"b", "c"}, Reasons: []FinishReason{FinishStop, FinishUnsaid},
+			Outputs: []readOutput{{"a", 0, FinishNone}, {"b", 0, FinishStop}},
 		}
 		if got := readingOf(&o); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, want)

@@ -294,7 +294,7 @@ func (r *tokenSpeedRank) refuseLocked(s *stream, err error) {
 	}
 	r.logger().Debug("request refused", "id", string(s.id), "err", err)
 	r.batch.Reset()
-	r.batch.Add(tokenspeed.Request{ID: s.id, FinishReason: tokenspeed.Abort, PromptTokens: s.prompt})
+	r.batch.Add(tokenspeed.Request{ID: s.id, FinishReason: tokenspeed.FinishAbort, PromptTokens: s.prompt})
 	r.sendLocked()
 }
 
@@ -325,10 +325,10 @@ func (r *tokenSpeedRank) stepped(formed batch.Load, tokens []batch.Token) {
 		if !ok || !t.Last && !s.due(t.N) {
 			continue // aborted while the step went on; or later
 		}
-		reason := tokenspeed.Running
+		reason := tokenspeed.FinishNone
 		if t.Last {
-			if reason = tokenspeed.Stop; s.capped {
-				reason = tokenspeed.Length
+			if reason = tokenspeed.FinishStop; s.capped {
+				reason = tokenspeed.FinishLength
 			}
 			r.forgetLocked(s)
 		}

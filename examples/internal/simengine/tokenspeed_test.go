@@ -149,7 +149,7 @@ func TestTheLastWordOfALoneRequestIsBusy(t *testing.T) {
 		if b.Load != want {
 			t.Errorf("batch %d says %+v, want %+v", i, b.Load, want)
 		}
-		if last := i == 2; (q.FinishReason == tokenspeed.Length) != last {
+		if last := i == 2; (q.FinishReason == tokenspeed.FinishLength) != last {
 			t.Errorf("batch %d: %v", i, q.FinishReason)
 		}
 	}
@@ -209,7 +209,7 @@ func TestRefusedRequestEndsAtOnce(t *testing.T) {
 	d := drive(t, Config{KVTokens: 1000})
 	d.add(t, 0, request("long", 1000, 10))
 	b := d.next(t)
-	if !ends(b, "long") || b.Reasons[0] != tokenspeed.Abort || len(b.At(0).OutputIDs) != 0 {
+	if !ends(b, "long") || b.Reasons[0] != tokenspeed.FinishAbort || len(b.At(0).OutputIDs) != 0 {
 		t.Errorf("%+v", b.At(0))
 	}
 	if b.Load.Known {
@@ -285,7 +285,7 @@ func TestRequestWithoutALengthStops(t *testing.T) {
 	d := drive(t, Config{MaxTokens: 4})
 	d.add(t, 0, request("a", 10, 0))
 	end := d.untilEnd(t, "a")
-	if q := end[len(end)-1].At(0); q.FinishReason != tokenspeed.Stop || q.CompletionTokens != 4 {
+	if q := end[len(end)-1].At(0); q.FinishReason != tokenspeed.FinishStop || q.CompletionTokens != 4 {
 		t.Errorf("%+v", q)
 	}
 }
