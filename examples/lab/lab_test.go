@@ -65,3 +65,15 @@ func TestResultsAreTakenFromAnEarlierRun(t *testing.T) {
 		t.Error("least_request was not run again")
 	}
 }
+
+func TestSomePoliciesAreForSomeCellsOnly(t *testing.T) {
+	for _, policy := range []struct{ name, flag string }{{"cache_aware", "-cache"}, {"dp_rank", "-ranks=2"}} {
+		args := []string{"-engines", "2", "-requests", "20", "-seeds", "1"}
+		if out := runLab(t, args...); strings.Contains(out, policy.name) {
+			t.Errorf("%s took part without %s", policy.name, policy.flag)
+		}
+		if out := runLab(t, append(args, policy.flag)...); !strings.Contains(out, "lab geomean "+policy.name+" ") {
+			t.Errorf("%s did not take part with %s", policy.name, policy.flag)
+		}
+	}
+}

@@ -40,6 +40,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,6 +84,9 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	chosen = slices.DeleteFunc(chosen, func(c contestant) bool {
+		return c.only != nil && !slices.ContainsFunc(cells, func(at cell) bool { return c.only(&at) })
+	})
 
 	l := &lab{traces: traces, contestants: chosen, seeds: o.seeds, earlier: earlier, say: say}
 	d := &document{Seeds: o.seeds, Contestants: chosen, Missing: missing}
