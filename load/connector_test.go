@@ -389,9 +389,14 @@ func TestTheDepthOfAGroupIsWhatIsInFlight(t *testing.T) {
 	if _, depth, own := c.worker.table.View().Trusted(); depth != 6 || own != 6 {
 		t.Errorf("the group adds a depth of %d for %d own requests to the fleet's sums", depth, own)
 	}
-	for _, id := range []string{"a", "0", "1", "2", "3", "4"} {
-		c.Release(id)
+	mustObserve(t, c, batch(1, 2, 1, 0.2)) // the newest report, of a time when there were six
+	for i := range 5 {
+		c.Release(fmt.Sprint(i))
 	}
+	if _, depth, own := c.worker.table.View().Trusted(); depth != 1 || own != 1 {
+		t.Errorf("with one left the group adds a depth of %d for %d own requests to the fleet's sums", depth, own)
+	}
+	c.Release("a")
 	if workers, depth, own := c.worker.table.View().Trusted(); workers != 1 || depth != 0 || own != 0 {
 		t.Errorf("a group that is idle adds a depth of %d for %d own requests to the fleet's sums", depth, own)
 	}
