@@ -146,8 +146,8 @@ func (c *Connector) Worker() *Worker { return c.worker }
 // equals, and counts the request on it in the same step. promptTokens may be 0
 // where they are not known. The errors are ErrDuplicate and ErrDead.
 //
-// An id names one request of the group until it is released. A request that is sent again
-// needs another one: the engines could not tell the two apart either.
+// An id names one request of the group until it is released. A request that is sent
+// again needs another one: the engines could not tell the two apart either.
 func (c *Connector) Reserve(id string, promptTokens int64) (Reservation, error) {
 	return c.reserve(id, NoRank, promptTokens)
 }
@@ -453,10 +453,10 @@ func (c *Connector) release(id string, t Ticket, count *uint64) bool {
 
 // Fail says that the group is dead: one of its engines said so (that message does
 // not say which), or their transport broke. Ranks that live and die apart are
-// groups of one. Every request in flight is released, and the ids of those are returned, sorted,
-// so that the host can fail them; the worker is not healthy any more, and nothing
-// can be reserved. Only the first call has an effect. When the engines are back,
-// they are a new worker with a new connector.
+// groups of one. Every request in flight is released, and the ids of those are
+// returned, sorted, so that the host can fail them; the worker is not healthy any
+// more, and nothing can be reserved. Only the first call has an effect. When the
+// engines are back, they are a new worker with a new connector.
 func (c *Connector) Fail(cause error) (ids []string) {
 	if cause == nil {
 		cause = errors.New("no cause given")
@@ -482,8 +482,10 @@ func (c *Connector) Fail(cause error) (ids []string) {
 
 // Reservation is a request's place in the books of its rank, from Reserve until it
 // is released: by the batch that ends it, by Done, by Abort, or by Fail, whichever
-// comes first. The embedded Ticket is marked like that of any pick. The usual host
-// defers Done, or Abort where the engine has to be told.
+// comes first. The embedded Ticket is marked like that of any pick: nothing in a
+// batch marks it. The usual host defers Abort, and tells the engine if that returns
+// true; one whose engine notices by itself defers Done. A reservation that is
+// dropped is held until the engine ends the request.
 type Reservation struct {
 	Ticket
 	connector *Connector

@@ -22,8 +22,8 @@
 // TokenSpeed, and vLLM with dense data parallelism, put the load of a rank on each
 // output batch. A [Connector] takes those in, for the client that drives such a
 // group: it chooses a rank for each request, knows which are in flight there, and
-// reads a rank as idle when none is, since the engine's own last word is that it
-// is busy. What it learns stands in the same table.
+// reads a rank as idle when none is, whatever the engine's last word was. What it
+// learns stands in the same table.
 //
 // # Incarnations
 //
@@ -35,14 +35,15 @@
 // # Concurrency
 //
 // Everything is safe for concurrent use. Writers serialise on one mutex; a
-// connector has one of its own, which is taken first. Readers never wait for either: a view is one atomic load and one reading of the
-// clock, and the books are atomic counters. A table has no goroutine and needs no
-// closing; a report ages by being looked at.
+// connector has one of its own, which is taken first. Readers never wait for
+// either: a view is one atomic load and one reading of the clock, and the books are
+// atomic counters. A table has no goroutine and needs no closing; a report ages by
+// being looked at.
 //
 // # What it does not do
 //
 // It does not fetch or decode: packages snapshot, snapshot/vllm and tokenspeed
 // decode, package discovery wires engines to a table. Nor does it choose a worker,
-// which package selector does. It never compares
-// an engine's clock with ours; an engine's timestamp is shown and nothing else.
+// which package selector does. It never compares an engine's clock with ours; an
+// engine's timestamp is shown and nothing else.
 package load
