@@ -6,7 +6,9 @@ import (
 	"github.com/plimsoll-go/plimsoll/internal/msgpack"
 )
 
-// The causes of a DecodeError. Compare with errors.Is.
+// The causes of a DecodeError. Compare with errors.Is. Those that other decoders
+// of this module have by the same name may be the same value: whose error it is,
+// only its type says.
 var (
 	// ErrTruncated: the payload ends inside a value, or a header claims more
 	// elements or bytes than are left.
@@ -16,7 +18,7 @@ var (
 	ErrTag = msgpack.NewCause("tag", `array is not tagged "LoadStat"`)
 	// ErrTooShort: a LoadStat of fewer elements than its tag and four counts.
 	// Reading the missing ones as 0 would make a broken rank look idle.
-	ErrTooShort = msgpack.NewCause("too_short", "array is shorter than its required elements")
+	ErrTooShort = msgpack.ErrTooShort
 	// ErrType: a value of another type than its field has, or a map key that
 	// is not a string.
 	ErrType = msgpack.ErrType
@@ -61,18 +63,15 @@ type DecodeError struct {
 }
 
 func (e *DecodeError) Error() string {
-	switch {
-	case e.Type == messageType: // frames have no offset worth telling
+	if e.Type == messageType { // frames have no offset worth telling
 		return fmt.Sprintf("snapshot: message: %v", e.Err)
-	case e.Field == "":
-		return fmt.Sprintf("snapshot: %s: %v at byte %d", e.Type, e.Err, e.Offset)
 	}
-	return fmt.Sprintf("snapshot: %s: %s: %v at byte %d", e.Type, e.Field, e.Err, e.Offset)
+	return msgpack.Describe("snapshot: "+e.Type, e.Field, e.Offset, e.Err)
 }
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Reason returns a short stable label for err, such as "truncated" or
-// "negative", fit for a counter. It is "" for nil and "other" for an error that
-// this package did not make.
+// Reason returns a short stable label for err, such as "truncated" or "negative",
+// fit for a counter. It is "" for nil. The decoders of this module share their
+// labels, so it knows the errors of the others too; any other error is "other".
 func Reason(err error) string { return msgpack.Reason(err) }

@@ -39,8 +39,16 @@ func TestADecodeErrorSaysWhichFieldAndWhere(t *testing.T) {
 	if !errors.Is(err, ErrNegative) || errors.Is(err, ErrType) {
 		t.Error("does not unwrap to its cause alone")
 	}
-	err = &DecodeError{Type: "message", Err: ErrFrameCount}
-	if got, want := err.Error(), "snapshot: message: message does not have three frames"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	for _, tt := range []struct {
+		err  DecodeError
+		want string
+	}{
+		{DecodeError{Type: "message", Err: ErrFrameCount}, "snapshot: message: message does not have three frames"},
+		{DecodeError{Type: "LoadSnapshot", Err: ErrPayloadSize}, "snapshot: LoadSnapshot: payload is too large"},
+		{DecodeError{Type: "LoadSnapshot", Offset: 7, Err: ErrTrailingBytes}, "snapshot: LoadSnapshot: bytes after the value at byte 7"},
+	} {
+		if got := tt.err.Error(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
 	}
 }

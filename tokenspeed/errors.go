@@ -1,12 +1,10 @@
 package tokenspeed
 
-import (
-	"fmt"
+import "github.com/plimsoll-go/plimsoll/internal/msgpack"
 
-	"github.com/plimsoll-go/plimsoll/internal/msgpack"
-)
-
-// The causes of a DecodeError. Compare with errors.Is.
+// The causes of a DecodeError. Compare with errors.Is. Those that other decoders
+// of this module have by the same name may be the same value: whose error it is,
+// only its type says.
 var (
 	// ErrRagged: a column of another length than rids. Summary.Finished may be
 	// used all the same.
@@ -16,7 +14,7 @@ var (
 	ErrTag = msgpack.NewCause("tag", `array is not tagged "BatchTokenIDOutSlim"`)
 	// ErrTooShort: fewer than the nine elements that every sender has. Field is the
 	// first that is missing.
-	ErrTooShort = msgpack.NewCause("too_short", "array is shorter than its required elements")
+	ErrTooShort = msgpack.ErrTooShort
 	// ErrNil: nil where there has to be a value: in place of a column, of a value
 	// in it, or of a number. (The engine's own struct lets rids be nil. A batch
 	// without ids is of no use, and the engine never sends one.)
@@ -43,32 +41,26 @@ var (
 	// ErrPayloadSize: a payload above MaxPayload.
 	ErrPayloadSize = msgpack.ErrPayloadSize
 	// ErrFrameCount: a message without frames.
-	ErrFrameCount = msgpack.NewCause("frame_count", "message has no frames")
+	ErrFrameCount = msgpack.ErrFrameCount
 	// ErrEngineDead: the engine says that it has died. Nothing is wrong with the
 	// message; whatever was in flight there is lost.
-	ErrEngineDead = msgpack.NewCause("engine_dead", "engine has died")
+	ErrEngineDead = msgpack.ErrEngineDead
 )
 
 // DecodeError is the type of every error of this package.
 type DecodeError struct {
-	Offset int    // of the offending value, in bytes from the start of the payload
+	Offset int    // of the offending value, in bytes from the start of the payload; 0 where it has no place there
 	Field  string // the engine's name of its column; "" when the error concerns no one column
 	Err    error  // one of the sentinels
 }
 
 func (e *DecodeError) Error() string {
-	switch {
-	case e.Err == ErrEngineDead || e.Err == ErrFrameCount || e.Err == ErrPayloadSize: // concern no place
-		return fmt.Sprintf("tokenspeed: %v", e.Err)
-	case e.Field == "":
-		return fmt.Sprintf("tokenspeed: %v at byte %d", e.Err, e.Offset)
-	}
-	return fmt.Sprintf("tokenspeed: %s: %v at byte %d", e.Field, e.Err, e.Offset)
+	return msgpack.Describe("tokenspeed", e.Field, e.Offset, e.Err)
 }
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
 // Reason returns a short stable label for err, such as "ragged" or "truncated",
-// fit for a counter. It is "" for nil and "other" for an error that this package
-// did not make.
+// fit for a counter. It is "" for nil. The decoders of this module share their
+// labels, so it knows the errors of the others too; any other error is "other".
 func Reason(err error) string { return msgpack.Reason(err) }

@@ -38,7 +38,7 @@ func TestADecodeErrorSaysWhichColumnAndWhere(t *testing.T) {
 	}{
 		{DecodeError{26, "output_ids", ErrRagged}, "tokenspeed: output_ids: column differs from rids in length at byte 26"},
 		{DecodeError{0, "", ErrTruncated}, "tokenspeed: payload ends too early at byte 0"},
-		{DecodeError{Err: ErrEngineDead}, "tokenspeed: engine has died"},
+		{DecodeError{Err: ErrEngineDead}, "tokenspeed: engine is dead"},
 		{DecodeError{Err: ErrFrameCount}, "tokenspeed: message has no frames"},
 		{DecodeError{Err: ErrPayloadSize}, "tokenspeed: payload is too large"},
 	} {

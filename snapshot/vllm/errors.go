@@ -1,25 +1,23 @@
 package vllm
 
-import (
-	"fmt"
+import "github.com/plimsoll-go/plimsoll/internal/msgpack"
 
-	"github.com/plimsoll-go/plimsoll/internal/msgpack"
-)
-
-// The causes of a DecodeError. Compare with errors.Is.
+// The causes of a DecodeError. Compare with errors.Is. Those that other decoders
+// of this module have by the same name may be the same value: whose error it is,
+// only its type says.
 var (
 	// ErrEngineDead: the engine core has died, and says so with its last
 	// message. No other will come from it.
-	ErrEngineDead = msgpack.NewCause("engine_dead", "engine core is dead")
+	ErrEngineDead = msgpack.ErrEngineDead
 	// ErrFrameCount: a message without frames.
-	ErrFrameCount = msgpack.NewCause("frame_count", "message has no frames")
+	ErrFrameCount = msgpack.ErrFrameCount
 	// ErrPayloadSize: a payload above MaxPayload.
 	ErrPayloadSize = msgpack.ErrPayloadSize
 	// ErrTruncated: the payload ends inside a value, or a header claims more
 	// elements or bytes than are left.
 	ErrTruncated = msgpack.ErrTruncated
 	// ErrTooShort: an output without a request id or token ids.
-	ErrTooShort = msgpack.NewCause("too_short", "array is shorter than its required elements")
+	ErrTooShort = msgpack.ErrTooShort
 	// ErrType: a value of another type than its place has.
 	ErrType = msgpack.ErrType
 	// ErrNil: nil where a value is required.
@@ -43,24 +41,18 @@ var (
 
 // DecodeError is the type of every error of this package.
 type DecodeError struct {
-	Offset int    // of the offending value, in bytes from the start of the payload
+	Offset int    // of the offending value, in bytes from the start of the payload; 0 where it has no place there
 	Field  string // its name in the engine; "" when the error concerns no one field
 	Err    error  // one of the sentinels
 }
 
 func (e *DecodeError) Error() string {
-	switch {
-	case e.Err == ErrEngineDead || e.Err == ErrFrameCount: // of frames, where no offset is
-		return fmt.Sprintf("vllm: %v", e.Err)
-	case e.Field == "":
-		return fmt.Sprintf("vllm: %v at byte %d", e.Err, e.Offset)
-	}
-	return fmt.Sprintf("vllm: %s: %v at byte %d", e.Field, e.Err, e.Offset)
+	return msgpack.Describe("vllm", e.Field, e.Offset, e.Err)
 }
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Reason returns a short stable label for err, such as "truncated" or
-// "engine_dead", fit for a counter. It is "" for nil and "other" for an error
-// that this package did not make.
+// Reason returns a short stable label for err, such as "truncated" or "engine_dead",
+// fit for a counter. It is "" for nil. The decoders of this module share their
+// labels, so it knows the errors of the others too; any other error is "other".
 func Reason(err error) string { return msgpack.Reason(err) }

@@ -19,6 +19,9 @@ func TestEveryCauseHasALabelOfItsOwn(t *testing.T) {
 			t.Errorf("%q is the label of %v and of %v", label, other, cause)
 		}
 		seen[label] = cause
+		if Reason(cause) != label {
+			t.Errorf("%v: label %q alone and %q when wrapped", cause, Reason(cause), label)
+		}
 	}
 	if got := Reason(nil); got != "" {
 		t.Errorf("no error has the label %q", got)
@@ -36,8 +39,8 @@ func TestADecodeErrorSaysWhichFieldAndWhere(t *testing.T) {
 		{DecodeError{12, "request_id", ErrType}, "vllm: request_id: unexpected type at byte 12"},
 		{DecodeError{12, "", ErrTrailingBytes}, "vllm: bytes after the value at byte 12"},
 		{DecodeError{Err: ErrFrameCount}, "vllm: message has no frames"},
-		{DecodeError{Err: ErrEngineDead}, "vllm: engine core is dead"},
-		{DecodeError{Err: ErrPayloadSize}, "vllm: payload is too large at byte 0"},
+		{DecodeError{Err: ErrEngineDead}, "vllm: engine is dead"},
+		{DecodeError{Err: ErrPayloadSize}, "vllm: payload is too large"},
 	} {
 		if got := tt.err.Error(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
