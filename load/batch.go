@@ -69,8 +69,8 @@ func FromVLLM(o *vllm.Outputs, err error) Batch {
 	b := Batch{Rank: o.EngineIndex, Finished: o.Finished, HasLoad: o.Load.Known, Err: o.LoadErr}
 	if l := &o.Load; l.Known {
 		b.Load = Report{
-			Running: l.Running, Waiting: addSat(l.Waiting, l.Skipped.Value),
-			KVUsage: unless(!l.KVUsage.Known, l.KVUsage.Value),
+			Running: l.Running, Waiting: addSat(l.Waiting, l.Skipped.Or(0)),
+			KVUsage: unless(!l.KVUsage.IsKnown(), l.KVUsage.Or(0)),
 			Source:  SourceBatch,
 		}
 	}

@@ -105,7 +105,7 @@ func TestAUtilityReplyWithIndex0LeavesABusyRank0Alone(t *testing.T) {
 }
 
 func TestRequestsThatVLLMHasSkippedAreQueuedToo(t *testing.T) {
-	o := vllm.Outputs{Kind: vllm.KindBatch, Load: vllm.Load{Known: true, Running: 1, Waiting: 2, Skipped: vllm.Maybe[int64]{Value: 3, Known: true}}}
+	o := vllm.Outputs{Kind: vllm.KindBatch, Load: vllm.Load{Known: true, Running: 1, Waiting: 2, Skipped: vllm.Known[int64](3)}}
 	if b := FromVLLM(&o, nil); b.Load.Running != 1 || b.Load.Waiting != 5 || b.Load.KVUsage.IsKnown() {
 		t.Errorf("the report is %+v", b.Load)
 	}

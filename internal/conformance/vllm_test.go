@@ -101,13 +101,13 @@ func testVLLM(t *testing.T, ranks int) {
 		case 1:
 			send(ours, rank, map[string]any{"wave_complete": i})
 			aside(vllm.KindWaveNotice)
-			if o.WaveComplete != (vllm.Maybe[int64]{Value: int64(i), Known: true}) || o.StartWave.Known {
+			if o.WaveComplete != vllm.Known(int64(i)) || o.StartWave.IsKnown() {
 				t.Fatalf("wave %d: %+v", i, o)
 			}
 		case 2:
 			send(coordinator, rank, map[string]any{"start_wave": i})
 			aside(vllm.KindWaveNotice)
-			if o.StartWave != (vllm.Maybe[int64]{Value: int64(i), Known: true}) || o.WaveComplete.Known {
+			if o.StartWave != vllm.Known(int64(i)) || o.WaveComplete.IsKnown() {
 				t.Fatalf("wave %d: %+v", i, o)
 			}
 		case 3:
@@ -163,14 +163,14 @@ func testVLLM(t *testing.T, ranks int) {
 		}
 		send(ours, rank, command)
 
-		if o.Kind != vllm.KindBatch || o.EngineIndex != rank || o.Requests != len(requests) || o.LoadErr != nil || o.WaveComplete.Known || o.StartWave.Known {
+		if o.Kind != vllm.KindBatch || o.EngineIndex != rank || o.Requests != len(requests) || o.LoadErr != nil || o.WaveComplete.IsKnown() || o.StartWave.IsKnown() {
 			t.Fatalf("%+v of rank %d, want %v", o, rank, command)
 		}
 		l := vllm.Load{}
 		if hasLoad {
 			l = vllm.Load{
 				Known: true, Running: running, Waiting: waiting,
-				Skipped: vllm.Maybe[int64]{Value: skipped, Known: true}, KVUsage: vllm.Maybe[float64]{Value: usage, Known: true},
+				Skipped: vllm.Known(skipped), KVUsage: vllm.Known(usage),
 			}
 		}
 		if o.Load != l {

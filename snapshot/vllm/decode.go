@@ -115,7 +115,7 @@ func (o *Outputs) decode(p []byte) (field string, i int, err error) {
 		o.Kind = KindBatch
 	case reply:
 		o.Kind = KindUtilityReply
-	case o.WaveComplete.Known || o.StartWave.Known:
+	case o.WaveComplete.IsKnown() || o.StartWave.IsKnown():
 		o.Kind = KindWaveNotice
 	default:
 		o.Kind = KindBatch // of a step that had nothing to tell this client
@@ -138,7 +138,7 @@ func readEngineIndex(p []byte, i int) (int, int, error) {
 // no number does not cost the message.
 func readWave(p []byte, i int) (Maybe[int64], int, error) {
 	if v, next, err := msgpack.ReadCount(p, i); err == nil {
-		return Maybe[int64]{int64(v), true}, next, nil
+		return Known(int64(v)), next, nil
 	}
 	next, err := msgpack.SkipValues(p, i, 1)
 	return Maybe[int64]{}, next, err

@@ -29,7 +29,7 @@ func ExampleOutputs() {
 		}
 		fmt.Println("rank", outputs.EngineIndex)
 		if load := &outputs.Load; load.Known {
-			fmt.Println("  running", load.Running, "waiting", load.Waiting, "KV usage", load.KVUsage.Value)
+			fmt.Println("  running", load.Running, "waiting", load.Waiting, "KV usage", load.KVUsage)
 		} else if outputs.LoadErr != nil {
 			fmt.Println("  no load:", vllm.Reason(outputs.LoadErr))
 		}

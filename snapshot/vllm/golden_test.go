@@ -86,7 +86,7 @@ func maybe[T int64 | float64](v *T) Maybe[T] {
 	if v == nil {
 		return Maybe[T]{}
 	}
-	return Maybe[T]{*v, true}
+	return Known(*v)
 }
 
 // want is what a decoder should make of the fields on the wire, but for
@@ -168,12 +168,12 @@ func TestRequestsThatWerePutOffAreKnownFromNewerEnginesAlone(t *testing.T) {
 	for file, want := range map[string]Maybe[int64]{
 		"outputs-0.8.5.json":  {},
 		"outputs-0.10.2.json": {},
-		"outputs-0.33.0.json": {0, true},
+		"outputs-0.33.0.json": Known[int64](0),
 	} {
 		for _, v := range readGolden[outputsVector](t, file) {
 			want := want
 			if v.Name == "load: with some waiting that were put off" {
-				want.Value = 6
+				want.value = 6
 			}
 			if s := v.Fields.SchedulerStats; s == nil || s.Running == nil && s.Waiting == nil {
 				want = Maybe[int64]{}
@@ -206,9 +206,9 @@ func TestWhatABrokenEngineEncodesIsRefusedOrUnknown(t *testing.T) {
 		}
 		for what, known := range map[string]bool{
 			"load":          got.Load.Known,
-			"kv_usage":      got.Load.KVUsage.Known,
-			"wave_complete": got.WaveComplete.Known,
-			"start_wave":    got.StartWave.Known,
+			"kv_usage":      got.Load.KVUsage.IsKnown(),
+			"wave_complete": got.WaveComplete.IsKnown(),
+			"start_wave":    got.StartWave.IsKnown(),
 		} {
 			unknown := slices.Contains(v.Unknown, what) || what == "kv_usage" && got.Refused != ""
 			if known == unknown {

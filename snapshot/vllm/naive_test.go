@@ -224,7 +224,7 @@ func naiveDecode(payload []byte) (r reading, err error) {
 	}
 	for i, wave := range []*Maybe[int64]{&r.WaveComplete, &r.StartWave} {
 		if n, why := naiveCount(at(6 + i)); why == "" {
-			*wave = Maybe[int64]{n, true}
+			*wave = Known(n)
 		}
 	}
 	switch {
@@ -232,7 +232,7 @@ func naiveDecode(payload []byte) (r reading, err error) {
 		r.Kind = KindBatch
 	case at(4) != nil:
 		r.Kind = KindUtilityReply
-	case r.WaveComplete.Known, r.StartWave.Known:
+	case r.WaveComplete.IsKnown(), r.StartWave.IsKnown():
 		r.Kind = KindWaveNotice
 	default:
 		r.Kind = KindBatch
@@ -343,7 +343,9 @@ func (r *reading) naiveStats(v any) error {
 	if isRunning && isWaiting {
 		r.Load.Known, r.Load.Running, r.Load.Waiting = true, running, waiting
 	}
-	r.Load.Skipped.Value, r.Load.Skipped.Known = counts["num_skipped_waiting_reqs"], last["num_skipped_waiting_reqs"] != nil
+	if last["num_skipped_waiting_reqs"] != nil {
+		r.Load.Skipped = Known(counts["num_skipped_waiting_reqs"])
+	}
 	usage, ok := last["kv_cache_usage"]
 	if !ok {
 		usage = last["gpu_cache_usage"]
@@ -351,11 +353,11 @@ func (r *reading) naiveStats(v any) error {
 	switch u := usage.(type) {
 	case int64:
 		if u == 0 || u == 1 {
-			r.Load.KVUsage = Maybe[float64]{float64(u), true}
+			r.Load.KVUsage = Known(float64(u))
 		}
 	case float64:
 		if u >= 0 && u <= 1 {
-			r.Load.KVUsage = Maybe[float64]{u + 0, true}
+			r.Load.KVUsage = Known(u + 0)
 		}
 	}
 	return nil

@@ -46,17 +46,11 @@ type Load struct {
 	// Skipped is how many more are queued that could not run even if there were
 	// room (num_skipped_waiting_reqs): their grammar is being compiled, their KV
 	// blocks are on the way, too many adapters are in use. An engine that does not
-	// send it has these in Waiting, so that Waiting + Skipped.Value is the whole
+	// send it has these in Waiting, so that Waiting + Skipped.Or(0) is the whole
 	// queue of any.
 	Skipped Maybe[int64]
 
 	KVUsage Maybe[float64] // share of the KV cache in use, 0 to 1
-}
-
-// Maybe is a number that may be unknown, and then is 0.
-type Maybe[T int64 | float64] struct {
-	Value T
-	Known bool
 }
 
 // Kind says what a message speaks of.

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-func count(n int64) Maybe[int64]     { return Maybe[int64]{n, true} }
-func share(x float64) Maybe[float64] { return Maybe[float64]{x, true} }
+func count(n int64) Maybe[int64]     { return Known(n) }
+func share(x float64) Maybe[float64] { return Known(x) }
 
 // The vectors that the description of the wire gives, byte for byte.
 const (

@@ -73,8 +73,8 @@ func (o *Outputs) readStats(p []byte, i int) (int, error) {
 		return i, nil
 	}
 	o.Load = Load{Skipped: skipped.Maybe, KVUsage: usage}
-	if running.Known && waiting.Known {
-		o.Load.Known, o.Load.Running, o.Load.Waiting = true, running.Value, waiting.Value
+	if running.known && waiting.known {
+		o.Load.Known, o.Load.Running, o.Load.Waiting = true, running.value, waiting.value
 	}
 	return i, nil
 }
@@ -99,7 +99,7 @@ func readStat(p []byte, i int) stat {
 func readUsage(p []byte, i int) Maybe[float64] {
 	bits, _, err := msgpack.ReadAmount(p, i)
 	if share := math.Float64frombits(bits); err == nil && share <= 1 {
-		return Maybe[float64]{share, true}
+		return Known(share)
 	}
 	return Maybe[float64]{}
 }

@@ -82,7 +82,7 @@ func TestLoadsAreKnownUnknownOrRefused(t *testing.T) {
 		if got := readingOf(&o); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", tt.name, got, want)
 		}
-		if math.Signbit(o.Load.KVUsage.Value) {
+		if math.Signbit(o.Load.KVUsage.Or(0)) {
 			t.Errorf("%s: KV usage is -0", tt.name)
 		}
 	}
