@@ -39,6 +39,7 @@ func TestAnErrorAllocatesNothingButItself(t *testing.T) {
 	var o Outputs
 	for name, payload := range map[string][]byte{
 		"a load that is refused":  message(2, list(), stats(3, -1)),
+		"a KV usage that is":      message(2, list(), append(stats(3, 5), pair{"kv_cache_usage", nan})),
 		"a message that is":       append(step(5), 0xc0),
 		"another that is":         batch(out("a", "stop")),
 		"a message of no payload": nil,

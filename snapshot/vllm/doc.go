@@ -24,8 +24,8 @@
 // A batch without scheduler statistics, or with statistics that lack a count, has
 // no load, which is not a load of 0. Statistics that cannot be right are refused
 // by themselves, in LoadErr, because the requests that the batch ends have ended
-// all the same. A KV usage that is missing or no share of anything is unknown,
-// and the counts beside it stand.
+// all the same. A KV usage that is missing is unknown, and one that is no number
+// from 0 to 1 is refused in the same way; the counts beside it stand.
 //
 // # Versions
 //

@@ -22,14 +22,14 @@ var (
 	ErrType = msgpack.ErrType
 	// ErrNil: nil where a value is required.
 	ErrNil = msgpack.ErrNil
-	// ErrNegative: a count or an index below 0.
+	// ErrNegative: a count, an index, a token id or a KV usage below 0.
 	ErrNegative = msgpack.ErrNegative
-	// ErrNotFinite: a count that is NaN or an infinity.
+	// ErrNotFinite: NaN or an infinity for a number that is kept.
 	ErrNotFinite = msgpack.ErrNotFinite
 	// ErrNotInteger: a count with a fraction.
 	ErrNotInteger = msgpack.ErrNotInteger
-	// ErrOutOfRange: a count above 2^63-1, an engine index above MaxEngineIndex,
-	// or more than MaxRequests requests.
+	// ErrOutOfRange: a count above 2^63-1, an engine index above MaxEngineIndex, a
+	// KV usage above 1, or more than MaxRequests requests.
 	ErrOutOfRange = msgpack.ErrOutOfRange
 	// ErrTooDeep: a value that is skipped is nested deeper than any message has
 	// reason to be.

@@ -346,19 +346,40 @@ func (r *reading) naiveStats(v any) error {
 	if last["num_skipped_waiting_reqs"] != nil {
 		r.Load.Skipped = Known(counts["num_skipped_waiting_reqs"])
 	}
-	usage, ok := last["kv_cache_usage"]
-	if !ok {
-		usage = last["gpu_cache_usage"]
+	usageKey := "kv_cache_usage"
+	if _, ok := last[usageKey]; !ok {
+		usageKey = "gpu_cache_usage"
 	}
-	switch u := usage.(type) {
-	case int64:
-		if u == 0 || u == 1 {
-			r.Load.KVUsage = Known(float64(u))
-		}
-	case float64:
-		if u >= 0 && u <= 1 {
-			r.Load.KVUsage = Known(u + 0)
+	if v := last[usageKey]; v != nil {
+		if usage, why := naiveShare(v); why != "" {
+			r.Refused = usageKey + ": " + why
+		} else {
+			r.Load.KVUsage = Known(usage)
 		}
 	}
 	return nil
+}
+
+// naiveShare returns the share that v is, or why it is none.
+func naiveShare(v any) (float64, string) {
+	var f float64
+	switch v := v.(type) {
+	case int64:
+		f = float64(v)
+	case uint64:
+		f = float64(v)
+	case float64:
+		f = v + 0 // no -0
+	default:
+		return 0, "type"
+	}
+	switch {
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		return 0, "not_finite"
+	case f < 0:
+		return 0, "negative"
+	case f > 1:
+		return 0, "out_of_range"
+	}
+	return f, ""
 }

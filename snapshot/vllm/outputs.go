@@ -11,8 +11,11 @@ type Outputs struct {
 	Kind        Kind
 	EngineIndex int // of the rank that sent the message; of a KindUtilityReply it may be 0 whatever rank that was
 
-	Load    Load
-	LoadErr error // a *DecodeError, why the statistics that were there are no load
+	Load Load
+	// LoadErr is why the statistics, or a part of them, are refused, a *DecodeError.
+	// If Load.Known is set it is the KV usage that is, and the counts stand. So does
+	// the rest of the message in any case.
+	LoadErr error
 
 	Requests int // number of requests with an output in the message; 0 after an error
 

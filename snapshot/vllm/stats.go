@@ -17,7 +17,8 @@ const (
 )
 
 // readStats reads the load. What is wrong with it goes into LoadErr; an error is
-// one that leaves no way to go on.
+// one that leaves no way to go on. A count that is wrong costs the load, because
+// nothing can be compared without it, and a KV usage that is wrong only itself.
 func (o *Outputs) readStats(p []byte, i int) (int, error) {
 	pairs, next, err := msgpack.ReadMapHeader(p, i)
 	switch err {
@@ -30,9 +31,9 @@ func (o *Outputs) readStats(p []byte, i int) (int, error) {
 	}
 	i = next
 	var (
-		running, waiting, skipped stat
-		usage, oldUsage           Maybe[float64]
-		named                     bool // whether the usage was there by its newer name, of whatever value
+		running, waiting, skipped stat[int64]
+		usage                     stat[float64]
+		usageKey                  string // by which the usage was there, of whatever value
 	)
 	for range pairs {
 		key, next, err := msgpack.ReadString(p, i)
@@ -44,22 +45,21 @@ func (o *Outputs) readStats(p []byte, i int) (int, error) {
 		i = next
 		switch string(key) {
 		case keyRunning:
-			running = readStat(p, i)
+			running = readCount(p, i)
 		case keyWaiting:
-			waiting = readStat(p, i)
+			waiting = readCount(p, i)
 		case keySkipped:
-			skipped = readStat(p, i)
+			skipped = readCount(p, i)
 		case keyKVUsage:
-			usage, named = readUsage(p, i), true
+			usage, usageKey = readUsage(p, i), keyKVUsage
 		case keyOldKVUsage:
-			oldUsage = readUsage(p, i)
+			if usageKey != keyKVUsage {
+				usage, usageKey = readUsage(p, i), keyOldKVUsage
+			}
 		}
 		if i, err = msgpack.SkipValues(p, i, 1); err != nil {
 			return i, err
 		}
-	}
-	if !named {
-		usage = oldUsage
 	}
 	switch {
 	case running.err != nil:
@@ -72,34 +72,47 @@ func (o *Outputs) readStats(p []byte, i int) (int, error) {
 		o.LoadErr = decodeError(p, keySkipped, skipped.at, skipped.err)
 		return i, nil
 	}
-	o.Load = Load{Skipped: skipped.Maybe, KVUsage: usage}
+	if usage.err != nil {
+		o.LoadErr = decodeError(p, usageKey, usage.at, usage.err)
+	}
+	o.Load = Load{Skipped: skipped.Maybe, KVUsage: usage.Maybe}
 	if running.known && waiting.known {
 		o.Load.Known, o.Load.Running, o.Load.Waiting = true, running.value, waiting.value
 	}
 	return i, nil
 }
 
-// stat is a count, or what is wrong with it and where.
-type stat struct {
-	Maybe[int64]
+// stat is a number, or what is wrong with it and where.
+type stat[T int64 | float64] struct {
+	Maybe[T]
 	at  int
 	err error
 }
 
-// readStat reads a count without stepping over it.
-func readStat(p []byte, i int) stat {
+// readCount reads a count without stepping over it.
+func readCount(p []byte, i int) stat[int64] {
 	if msgp.IsNil(p[i:]) {
-		return stat{}
+		return stat[int64]{}
 	}
 	v, _, err := msgpack.ReadCount(p, i)
-	return stat{Maybe[int64]{int64(v), err == nil}, i, err}
+	if err != nil {
+		return stat[int64]{at: i, err: err}
+	}
+	return stat[int64]{Maybe: Known(int64(v))}
 }
 
 // readUsage reads a share without stepping over it.
-func readUsage(p []byte, i int) Maybe[float64] {
-	bits, _, err := msgpack.ReadAmount(p, i)
-	if share := math.Float64frombits(bits); err == nil && share <= 1 {
-		return Known(share)
+func readUsage(p []byte, i int) stat[float64] {
+	if msgp.IsNil(p[i:]) {
+		return stat[float64]{}
 	}
-	return Maybe[float64]{}
+	bits, _, err := msgpack.ReadAmount(p, i)
+	share := math.Float64frombits(bits)
+	if err == nil && share > 1 {
+		err = ErrOutOfRange
+	}
+	if err != nil {
+		return stat[float64]{at: i, err: err}
+	}
+	return stat[float64]{Maybe: Known(share)}
 }

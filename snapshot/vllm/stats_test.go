@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -50,22 +51,27 @@ func TestLoadsAreKnownUnknownOrRefused(t *testing.T) {
 		{"KV usage -0", with(pair{"kv_cache_usage", math.Copysign(0, -1)}), usage(0), ""},
 		{"KV usage 1", with(pair{"kv_cache_usage", 1.0}), usage(1), ""},
 		{"KV usage 1 as an integer", with(pair{"kv_cache_usage", 1}), usage(1), ""},
-		{"KV usage just above 1", with(pair{"kv_cache_usage", math.Nextafter(1, 2)}), plain, ""},
-		{"KV usage in percent", with(pair{"kv_cache_usage", 75.0}), plain, ""},
-		{"KV usage 2 as an integer", with(pair{"kv_cache_usage", 2}), plain, ""},
-		{"KV usage -0.5", with(pair{"kv_cache_usage", -0.5}), plain, ""},
-		{"KV usage NaN", with(pair{"kv_cache_usage", nan}), plain, ""},
-		{"KV usage infinite", with(pair{"kv_cache_usage", inf}), plain, ""},
+		{"KV usage just above 1", with(pair{"kv_cache_usage", math.Nextafter(1, 2)}), plain, "kv_cache_usage: out_of_range"},
+		{"KV usage in percent", with(pair{"kv_cache_usage", 75.0}), plain, "kv_cache_usage: out_of_range"},
+		{"KV usage 2 as an integer", with(pair{"kv_cache_usage", 2}), plain, "kv_cache_usage: out_of_range"},
+		{"KV usage -0.5", with(pair{"kv_cache_usage", -0.5}), plain, "kv_cache_usage: negative"},
+		{"KV usage NaN", with(pair{"kv_cache_usage", nan}), plain, "kv_cache_usage: not_finite"},
+		{"KV usage infinite", with(pair{"kv_cache_usage", inf}), plain, "kv_cache_usage: not_finite"},
 		{"KV usage nil", with(pair{"kv_cache_usage", nil}), plain, ""},
-		{"KV usage in words", with(pair{"kv_cache_usage", "half"}), plain, ""},
+		{"KV usage in words", with(pair{"kv_cache_usage", "half"}), plain, "kv_cache_usage: type"},
+		{"KV usage NaN by its old name", with(pair{"gpu_cache_usage", nan}), plain, "gpu_cache_usage: not_finite"},
+		{"KV usage NaN without the running", []pair{{"num_waiting_reqs", 5}, {"kv_cache_usage", nan}}, Load{}, "kv_cache_usage: not_finite"},
 		{"KV usage by its old name", with(pair{"gpu_cache_usage", 0.25}), usage(0.25), ""},
 		{"KV usage by both names", with(pair{"gpu_cache_usage", 0.25}, pair{"kv_cache_usage", 0.5}), usage(0.5), ""},
 		{"KV usage by both names, the old one last", with(pair{"kv_cache_usage", 0.5}, pair{"gpu_cache_usage", 0.25}), usage(0.5), ""},
-		{"KV usage by both names, of which the newer is no share", with(pair{"gpu_cache_usage", 0.25}, pair{"kv_cache_usage", nan}), plain, ""},
+		{"KV usage by both names, of which the newer is no share", with(pair{"gpu_cache_usage", 0.25}, pair{"kv_cache_usage", nan}), plain, "kv_cache_usage: not_finite"},
+		{"KV usage by both names, of which the newer is nil", with(pair{"gpu_cache_usage", 0.25}, pair{"kv_cache_usage", nil}), plain, ""},
+		{"KV usage by both names, of which the old one is no share", with(pair{"gpu_cache_usage", nan}, pair{"kv_cache_usage", 0.5}), usage(0.5), ""},
 
 		{"keys of every type", []pair{{nil, 1}, {7, 1}, {list("num_running_reqs"), 9}, {[]byte("num_running_reqs"), 9}, {"num_running_reqs", 3}, {"", 4}, {"num_waiting_reqs", 5}, {"num_waiting_reqs_", 6}}, plain, ""},
 		{"values of every type", with(pair{"x", []pair{{"num_running_reqs", 9}}}, pair{"y", list(nested(31), 1.5)}, pair{"z", raw("\xd4\x01a")}), plain, ""},
-		{"keys that come twice, of which the last counts", []pair{{"num_running_reqs", -1}, {"num_waiting_reqs", 9}, {"kv_cache_usage", 0.5}, {"num_running_reqs", 3}, {"num_waiting_reqs", 5}, {"kv_cache_usage", nan}}, plain, ""},
+		{"keys that come twice, of which the last counts", []pair{{"num_running_reqs", -1}, {"num_waiting_reqs", 9}, {"kv_cache_usage", 0.5}, {"num_running_reqs", 3}, {"num_waiting_reqs", 5}, {"kv_cache_usage", nan}}, plain, "kv_cache_usage: not_finite"},
+		{"a KV usage that comes again as one that is right", with(pair{"kv_cache_usage", nan}, pair{"kv_cache_usage", 0.5}), usage(0.5), ""},
 		{"a count that comes again as nil", append(stats(3, 5), stats(nil, 5)...), Load{}, ""},
 		{"a count that comes again as one that is wrong", append(stats(3, 5), stats(3, -1)...), Load{}, "num_waiting_reqs: negative"},
 	} {
@@ -88,13 +94,30 @@ func TestLoadsAreKnownUnknownOrRefused(t *testing.T) {
 	}
 }
 
-func TestARefusedLoadSaysWhere(t *testing.T) {
-	payload := message(2, list(), stats(3, -1))
-	var o Outputs
-	if err := o.Decode(payload); err != nil {
-		t.Fatal(err)
+func TestAKVUsageThatIsNoShareIsRefusedAndTheCountsStand(t *testing.T) {
+	for value, want := range map[any]error{75.0: ErrOutOfRange, -1: ErrNegative, inf: ErrNotFinite, raw("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"): ErrNotFinite} {
+		var o Outputs
+		if err := o.Decode(message(1, list(out("a", 0)), append(stats(3, 5), pair{"kv_cache_usage", value}))); err != nil {
+			t.Errorf("%v: %v", value, err)
+		}
+		if o.Load != (Load{Known: true, Running: 3, Waiting: 5}) || len(o.Finished) != 1 {
+			t.Errorf("%v: left %+v and %q", value, o.Load, o.Finished)
+		}
+		if d, ok := errors.AsType[*DecodeError](o.LoadErr); !ok || d.Err != want || d.Field != "kv_cache_usage" {
+			t.Errorf("%v: %v, want %v", value, o.LoadErr, want)
+		}
 	}
-	if d, ok := o.LoadErr.(*DecodeError); !ok || d.Offset != len(payload)-1 {
-		t.Errorf("got %v, want byte %d", o.LoadErr, len(payload)-1)
+}
+
+func TestARefusedStatisticSaysWhere(t *testing.T) {
+	for _, refused := range [][]pair{stats(3, -1), append(stats(3, 5), pair{"kv_cache_usage", 2})} {
+		payload := message(2, list(), refused)
+		var o Outputs
+		if err := o.Decode(payload); err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := o.LoadErr.(*DecodeError); !ok || d.Offset != len(payload)-1 {
+			t.Errorf("got %v, want byte %d", o.LoadErr, len(payload)-1)
+		}
 	}
 }
