@@ -222,12 +222,13 @@ func (w *Worker) Put(rank int, r Report) error {
 // growLocked makes room for the statistics and the books of so many ranks.
 func (w *Worker) growLocked(ranks int) {
 	w.stats = append(w.stats, make([]rankStats, max(ranks-len(w.stats), 0))...)
-	var list []*books
-	if old := w.rankBooks.Load(); old != nil {
-		list = *old
-	}
-	if len(list) >= ranks {
+	old := w.rankBooks.Load()
+	if old != nil && len(*old) >= ranks {
 		return
+	}
+	var list []*books // which escapes, and so is not for the common case above
+	if old != nil {
+		list = *old
 	}
 	// Readers hold the old list; only what lies behind its end is written.
 	for len(list) < ranks {
