@@ -41,7 +41,7 @@ func FromTokenSpeed(s *tokenspeed.Summary, err error) Batch {
 		return Batch{Rank: NoRank, Err: err}
 	}
 	b := Batch{Rank: s.EngineIndex, Finished: s.Finished, HasLoad: s.Load.Known, Err: cmp.Or(err, s.LoadErr)}
-	if s.Elements > 0 && s.Elements < 10 { // 0: it was made here, whole
+	if !s.HasEngineIndex() {
 		b.Rank = NoRank
 	}
 	if l := &s.Load; l.Known {

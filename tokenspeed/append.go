@@ -5,16 +5,16 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// Append appends b to dst as the engine's encoder writes it: integers in their
-// shortest form, floats as float64. The array has as many elements as Elements
-// says, at least 9 and at most 14; 0 is 14, what the engine writes today. The
-// load goes out as it stands, Known or not. Append does not check what it is
-// given.
-func (b *Batch) Append(dst []byte) []byte {
-	elements := loadElements
-	if b.Elements != 0 {
-		elements = min(max(b.Elements, minElements), loadElements)
-	}
+// Append appends b to dst as the engine's encoder writes it: 14 elements, integers
+// in their shortest form, floats as float64. The load goes out as it stands, Known
+// or not. Append does not check what it is given.
+func (b *Batch) Append(dst []byte) []byte { return b.AppendN(dst, loadElements) }
+
+// AppendN is Append with as many elements as an older sender writes, at least 9 and
+// at most 14. The Elements of a batch that was decoded from one make it as long as
+// it came: Append would give it the engine index and the load that it lacks.
+func (b *Batch) AppendN(dst []byte, elements int) []byte {
+	elements = min(max(elements, minElements), loadElements)
 	dst = msgp.AppendArrayHeader(dst, uint32(elements))
 	dst = msgp.AppendString(dst, tag)
 	dst = appendStrings(dst, b.rids)

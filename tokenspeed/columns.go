@@ -24,7 +24,8 @@ const (
 	numColumns
 )
 
-// What every sender has, and what those with an engine index have.
+// The lengths of the array that senders have had: of all, of those with an engine
+// index, and of those with a load.
 const (
 	minElements   = int(colLogprobIDs) + 1
 	indexElements = int(colEngineIndex) + 1

@@ -327,7 +327,7 @@ func checkColumns(t *testing.T, payload []byte, b *Batch, want *naive) {
 
 func checkRoundTrip(t *testing.T, b *Batch) {
 	t.Helper()
-	encoded := b.Append(nil)
+	encoded := b.AppendN(nil, b.Elements)
 	var again, built Batch
 	if err := again.Decode(encoded); err != nil || again.LoadErr != nil {
 		t.Fatalf("%x, which we wrote: %v, %v", encoded, err, again.LoadErr)
@@ -336,14 +336,14 @@ func checkRoundTrip(t *testing.T, b *Batch) {
 		finished(&again.Summary) != finished(&b.Summary) {
 		t.Fatalf("through %x:\n got %+v\nwant %+v", encoded, again.Summary, b.Summary)
 	}
-	if p := again.Append(nil); !bytes.Equal(p, encoded) {
+	if p := again.AppendN(nil, again.Elements); !bytes.Equal(p, encoded) {
 		t.Fatalf("encoded as %x, then as %x", encoded, p)
 	}
-	built.Elements, built.EngineIndex, built.Load = b.Elements, b.EngineIndex, b.Load
+	built.EngineIndex, built.Load = b.EngineIndex, b.Load
 	for i := range b.Len() {
 		built.Add(b.At(i))
 	}
-	if p := built.Append(nil); !bytes.Equal(p, encoded) || finished(&built.Summary) != finished(&b.Summary) {
+	if p := built.AppendN(nil, b.Elements); !bytes.Equal(p, encoded) || finished(&built.Summary) != finished(&b.Summary) {
 		t.Fatalf("encoded as %x, built again as %x", encoded, p)
 	}
 }

@@ -12,8 +12,12 @@ const MaxEngineIndex = 1<<16 - 1
 // Summary is what a router needs of a batch: which rank made it, that rank's
 // load, and the requests that the batch ends.
 type Summary struct {
-	Elements    int // length of the array: 9, 10, 14 or more; says which columns the sender knew
-	EngineIndex int // of the rank that made it: the sender's --zmq-engine-index plus its DP rank; 0 from a 9-element sender
+	// Elements is the length of the array that was decoded: 9, 10, 14 or more. It
+	// says which columns the sender knew.
+	Elements int
+	// EngineIndex is that of the rank: the sender's --zmq-engine-index plus its DP
+	// rank. See HasEngineIndex.
+	EngineIndex int
 
 	Load Load
 	// LoadErr is why a load that was there is refused, a *DecodeError: a count that
@@ -23,6 +27,12 @@ type Summary struct {
 	Requests int            // number of requests in the batch; 0 after an error, also of a ragged one
 	Finished [][]byte       // ids of the requests that it ends, in the order of the batch; they point into the payload
 	Reasons  []FinishReason // why each of Finished has ended
+}
+
+// HasEngineIndex reports whether the sender has said which rank it is. An array of
+// nine elements has no place for that, and its EngineIndex is 0.
+func (s *Summary) HasEngineIndex() bool {
+	return s.Elements == 0 || s.Elements >= indexElements // 0: s was made here
 }
 
 // Load is what a rank says of itself in a batch.

@@ -80,6 +80,18 @@ func TestWhatASenderLeavesOffIsAbsentAndHalfALoadIsNone(t *testing.T) {
 			continue
 		}
 		checkSummary(t, "elements", &s, want, "b:length")
+		if s.HasEngineIndex() != (n >= 10) {
+			t.Errorf("%d elements: has an engine index: %v", n, s.HasEngineIndex())
+		}
+	}
+}
+
+func TestASummaryThatWasMadeHasTheEngineIndexThatItWasGiven(t *testing.T) {
+	var b Batch
+	b.EngineIndex = 3
+	b.Add(Request{ID: []byte("a"), FinishReason: FinishStop})
+	if !b.HasEngineIndex() {
+		t.Error("it has none")
 	}
 }
 

@@ -369,8 +369,7 @@ func TestOurBatchesAreTheEngines(t *testing.T) {
 
 		// An older form is one that the engine still reads.
 		for _, elements := range []int{9, 10} {
-			b.Elements = elements
-			e.must("recode", map[string]any{"hex": hex.EncodeToString(b.Append(nil))}, &theirs)
+			e.must("recode", map[string]any{"hex": hex.EncodeToString(b.AppendN(nil, elements))}, &theirs)
 			if f := theirs.Fields; f.Kv_total_pages != 0 || len(f.Rids) != len(want) || (f.Engine_index != 0) != (elements == 10 && b.EngineIndex != 0) {
 				t.Fatalf("batch %d of %d elements: the engine reads %+v", i, elements, f)
 			}

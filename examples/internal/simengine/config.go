@@ -31,7 +31,7 @@ func (w Wire) String() string { return wireNames[w] }
 // MarshalText writes what UnmarshalText reads.
 func (w Wire) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// UnmarshalText reads "load_stat" or "load_snapshot", so that a Wire can be a flag.
+// UnmarshalText reads what String returns, so that a Wire can be a flag.
 func (w *Wire) UnmarshalText(text []byte) error {
 	i := slices.Index(wireNames[:], string(text))
 	if i < 0 {
@@ -91,6 +91,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Ranks == 0 {
 		c.Ranks = 1
+	}
+	if c.Elements == 0 {
+		c.Elements = 14
 	}
 	if c.Model == "" {
 		c.Model = "sim-8b"

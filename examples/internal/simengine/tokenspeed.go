@@ -48,7 +48,7 @@ func StartTokenSpeed(ctx context.Context, config Config) (*TokenSpeed, error) {
 		return nil, fmt.Errorf("simengine: wire %v is not TokenSpeed's", config.Wire)
 	case config.EngineIndex < 0 || config.EngineIndex+config.Ranks-1 > tokenspeed.MaxEngineIndex:
 		return nil, fmt.Errorf("simengine: engine index %d and %d ranks: want indexes from 0 to %d", config.EngineIndex, config.Ranks, tokenspeed.MaxEngineIndex)
-	case config.Elements != 0 && config.Elements != 9 && config.Elements != 10 && config.Elements != 14:
+	case config.Elements != 9 && config.Elements != 10 && config.Elements != 14:
 		return nil, fmt.Errorf("simengine: a batch of %d elements: want 9, 10 or 14", config.Elements)
 	}
 	e := &TokenSpeed{speed: config.Speed * config.TimeScale}
@@ -363,8 +363,8 @@ func (r *tokenSpeedRank) tell(l batch.Load) tokenspeed.Load {
 
 // sendLocked sends r.batch.
 func (r *tokenSpeedRank) sendLocked() {
-	r.batch.Elements, r.batch.EngineIndex, r.batch.Load = r.config.Elements, r.index, r.load
-	r.payload = r.batch.Append(r.payload[:0])
+	r.batch.EngineIndex, r.batch.Load = r.index, r.load
+	r.payload = r.batch.AppendN(r.payload[:0], r.config.Elements)
 	if err := r.conn.Send(r.payload); err != nil && !errors.Is(err, tswire.ErrClosed) {
 		r.logger().Error("batch lost", "err", err)
 	}
