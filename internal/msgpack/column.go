@@ -13,6 +13,10 @@ import (
 // SkipValues steps over n values of any kind. It is quick about scalars and about
 // arrays of them, of which columns consist; the rest is left to Skip.
 func SkipValues(p []byte, i, n int) (int, error) {
+	// The unset fields of a struct that is written as an array come in rows.
+	for ; n > 0 && i < len(p) && sizes[p[i]] == 1; n-- {
+		i++
+	}
 	for range n {
 		left, next := 1, i
 		if i < len(p) {

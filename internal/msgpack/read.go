@@ -8,8 +8,9 @@ import (
 	"github.com/tinylib/msgp/msgp"
 )
 
-// MaxDepth bounds the nesting of a value that is skipped. No load message goes
-// deeper than 2; the limit leaves room for what engines may add.
+// MaxDepth bounds the nesting of a value that is skipped. What engines send is
+// nested no more than a handful deep, logprobs and answers to calls the most; the
+// limit leaves room for what they may add.
 const MaxDepth = 32
 
 // The two types of number, as the shapes of arrays spell them.
@@ -69,9 +70,15 @@ func ReadNumbers(dst []uint64, shape string, p []byte, i int) (n, next int, err 
 	return len(shape), i, nil
 }
 
-// The first bytes of the forms that are read in place.
+// The first bytes of the forms that are read or written in place: those that a
+// decoder does so with too, and the others.
 const (
-	MaxFixint          = 0x7f
+	MaxFixint   = 0x7f
+	LeadFloat64 = 0xcb
+	LeadUint16  = 0xcd
+	LeadUint32  = 0xce
+	LeadMap16   = 0xde
+
 	leadFixarray       = 0x90
 	leadFixstr         = 0xa0
 	leadNil            = 0xc0
@@ -80,10 +87,7 @@ const (
 	leadBin32          = 0xc6
 	leadExt32          = 0xc9
 	leadFloat32        = 0xca
-	LeadFloat64        = 0xcb
 	leadUint8          = 0xcc
-	LeadUint16         = 0xcd
-	LeadUint32         = 0xce
 	leadUint64         = 0xcf
 	leadInt8           = 0xd0
 	leadInt16          = 0xd1
@@ -93,13 +97,12 @@ const (
 	leadStr32          = 0xdb
 	leadArray16        = 0xdc
 	leadArray32        = 0xdd
-	LeadMap16          = 0xde
 	leadNegativeFixint = 0xe0
-
-	// InfBits: the bits of a float that is finite and not negative are below the bits
-	// of +Inf; those of a negative number or a NaN are not.
-	InfBits = 0x7ff << 52
 )
+
+// InfBits are the bits of +Inf. Those of a float that is finite and not negative
+// are below them; those of a negative number or a NaN are not.
+const InfBits = 0x7ff << 52
 
 // ReadCount reads a number that counts something, in whatever form it comes.
 func ReadCount(p []byte, i int) (uint64, int, error) {

@@ -242,18 +242,12 @@ func (o *Outputs) readOutput(p []byte, i, finishAt int) (field string, next int,
 }
 
 // skipTo steps over the elements from position pos up to want, or to the end of
-// the array. Nearly all of them are nil, and a call for each would be half the
-// time of decoding a message.
+// the array.
 func skipTo(want, length int, p []byte, pos, i int) (int, int, error) {
 	want = max(pos, min(want, length))
-	for pos < want && i < len(p) && (p[i] == leadNil || p[i] <= msgpack.MaxFixint) {
-		pos, i = pos+1, i+1
-	}
 	i, err := msgpack.SkipValues(p, i, want-pos)
 	return want, i, err
 }
-
-const leadNil = 0xc0
 
 func isInt(p []byte, i int) bool {
 	t := msgp.NextType(p[i:])
