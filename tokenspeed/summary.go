@@ -35,7 +35,8 @@ func (s *Summary) HasEngineIndex() bool {
 	return s.Elements == 0 || s.Elements >= indexElements // 0: s was made here
 }
 
-// Load is what a rank says of itself in a batch.
+// Load is what a rank says of itself in a batch. The engine takes it when it plans
+// a step, so that requests which the batch ends are still counted.
 type Load struct {
 	// Known is false when there was no load: no page count, from a sender that is
 	// older or has not looked yet, or one that was refused. All is 0 then, and that

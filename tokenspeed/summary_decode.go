@@ -12,7 +12,7 @@ import (
 // Every error is a *DecodeError. After one s is empty, but for ErrRagged: if
 // rids and finished_reasons are of the same length, Finished and Reasons hold
 // the requests that the batch ends, and EngineIndex the rank that they were on.
-// The load of such a batch is not known.
+// Neither the load of such a batch nor the number of its requests is known.
 //
 // Decode does not allocate, except for Finished and Reasons growing and for
 // LoadErr.

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// vectors are those that TokenSpeed's frontends and engines agree on, two of them
-// constructed.
+// vectors are batches as the engine's encoder writes them, of every length that
+// there has been, and two that were made by its rules.
 var vectors = []struct {
 	name     string
 	hex      string

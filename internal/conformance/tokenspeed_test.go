@@ -377,8 +377,8 @@ func TestOurBatchesAreTheEngines(t *testing.T) {
 	}
 }
 
-// What a client sends, by the notes that this module's examples are written from.
-func TestTheEngineReadsRequestsAsTheyAreNoted(t *testing.T) {
+// The bytes are those that examples/internal/tswire is tested with.
+func TestTheEngineReadsTheRequestsThatTheExamplesSpell(t *testing.T) {
 	e, f := startTokenSpeed(t), newFrontend(t, 1)
 	e.during("connect", map[string]any{"endpoint": f.endpoint(f.handshake), "index": 258, "ranks": 1}, func() { f.welcome(258) })
 	type received struct {

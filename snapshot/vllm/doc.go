@@ -34,6 +34,18 @@
 // read, and the finish reason from either of the two places it has had; the rest
 // is skipped. Engines from before there was an engine index are refused.
 //
+// # Next to package tokenspeed
+//
+// What both packages have is called and behaves alike: Split, EngineIndex, Load,
+// LoadErr, Requests, Len, At, Finished and Reasons, the reasons themselves, the
+// errors. A number that can be missing while its neighbours are there, which only
+// vLLM has, is a Maybe.
+//
+// There is one type for all of a message, since what is wanted of an output lies
+// at its beginning. The ids of tokens are left in the payload until they are asked
+// for, and are no part of what is checked before that: a router that passes
+// outputs on only has to count them.
+//
 // # Hostile input
 //
 // An engine is not trusted. Payloads are bounded by MaxPayload, the requests of a
@@ -53,5 +65,6 @@
 //
 // It opens no socket, keeps no state between messages and never looks at the
 // clock. It does not look at what a front end needs besides tokens to answer
-// requests: logprobs, tensors and the frames that hold them.
+// requests: logprobs, tensors and the frames that hold them. Nothing else that an
+// engine sends is read here, be it KV events or metrics.
 package vllm

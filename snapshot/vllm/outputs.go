@@ -21,8 +21,12 @@ type Outputs struct {
 
 	// Finished holds the ids of the requests that have ended, each once: first
 	// those whose output has a finish reason, then those that the engine lists as
-	// gone besides, as it does where there are several ranks. A turn of a session
-	// that takes more input ends like a request. The ids point into the payload.
+	// gone besides, as it does where there are several ranks. The ids point into the
+	// payload.
+	//
+	// A turn of a session that takes more input ends like a request, but is not
+	// listed as gone: vLLM's own front end goes by the list alone, and so sends the
+	// next turn to the rank that has the KV cache of this one.
 	Finished [][]byte
 	Reasons  []FinishReason // why each of Finished has ended
 
@@ -37,7 +41,8 @@ type Outputs struct {
 	ended   idSet
 }
 
-// Load is what the scheduler of a rank says of itself.
+// Load is what the scheduler of a rank says of itself after a step, when the
+// requests that the message ends have left it.
 type Load struct {
 	// Known is whether Running and Waiting were both there. If not, both are 0,
 	// and that is not the reading of an idle rank.

@@ -13,7 +13,7 @@ import (
 func count(n int64) Maybe[int64]     { return Known(n) }
 func share(x float64) Maybe[float64] { return Known(x) }
 
-// The vectors that the description of the wire gives, byte for byte.
+// Messages byte for byte, which owe nothing to the helpers that spell the others.
 const (
 	vectorStats    = "\x83\xb0num_running_reqs\x03\xb0num_waiting_reqs\x05\xaekv_cache_usage\xcb\x3f\xe8\x00\x00\x00\x00\x00\x00\xcb\x3f\xf8\x00\x00\x00\x00\x00\x00"
 	vectorTerminal = "\x98\x01\x91\xdc\x00\x10\xa1r\x91\x07\xc0\xc0\xc0\x00\xc0\xc0\xc0\xc0\xc0\xc0\xc0\x00\xc0\xc0" + vectorStats + "\xc0\x91\xa1r\xc0\xc0"
@@ -34,7 +34,8 @@ var messages = []struct {
 	}},
 	{"statistics only", []byte(vectorLoad), reading{Kind: KindBatch, EngineIndex: 1, Load: vectorReading}},
 
-	// Lesson: rank 0 is busy, and this must not touch it.
+	// Some engines answer calls with index 0 from any rank: whatever load rank 0
+	// has, this says nothing of it.
 	{"a utility reply with engine index 0", message(0, list(), nil, 1.5, list(7, nil, list(nil, list(1, 2))), nil, nil, nil),
 		reading{Kind: KindUtilityReply}},
 	{"a utility reply that has failed, and that ends where it may", message(0, list(), nil, 1.5, list(7, "no such method")),
