@@ -50,18 +50,22 @@ func startGroup(ctx context.Context, c groupConfig) (_ *group, err error) {
 	if err := g.assemble(ctx, c); err != nil {
 		return nil, err
 	}
-	// Where a last word is believed, it is for good: no window is to hide the flaw
-	// after a while.
-	table := load.NewTable(load.Config{Window: 24 * time.Hour})
-	// "Shared" says that others use these ranks too, so that none of our requests
-	// left means nothing. It is not true here: it is what -zero=false is about.
-	g.connector, err = load.NewConnector(table.Add("group", frontend.Endpoint()), load.ConnectorConfig{Ranks: c.ranks, Shared: c.believe})
+	g.connector, err = newConnector(frontend.Endpoint(), c.ranks, c.believe)
 	if err != nil {
 		return nil, err
 	}
 	g.served = make(chan error, 1)
 	go func() { g.served <- frontend.Serve(g.receive) }()
 	return g, nil
+}
+
+// newConnector returns the connector of a group. To believe the last word of a rank
+// is to say that others use the ranks too, so that none of our requests left there
+// means nothing. Of a rank that really is shared that would be true until its report
+// is stale, after five seconds by default; here it is for good, for the flaw to show.
+func newConnector(endpoint string, ranks int, believe bool) (*load.Connector, error) {
+	table := load.NewTable(load.Config{Window: 24 * time.Hour})
+	return load.NewConnector(table.Add("group", endpoint), load.ConnectorConfig{Ranks: ranks, Shared: believe})
 }
 
 // assemble brings the ranks and the frontend together.
@@ -93,7 +97,7 @@ func (g *group) assemble(ctx context.Context, c groupConfig) error {
 	return <-started
 }
 
-// close ends the engine where it is ours: elsewhere, it is left waiting.
+// close ends the engine where it is ours. One that is elsewhere misses its frontend.
 func (g *group) close() error {
 	var err error
 	if g.engine != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -184,8 +185,8 @@ func TestEngineThatDiesFailsItsRequests(t *testing.T) {
 	if o := g.do(t.Context(), newRequest("c", 1), load.NoRank); !errors.Is(o.err, load.ErrDead) || o.rank != load.NoRank {
 		t.Errorf("afterwards: %+v", o)
 	}
-	if _, err := measure(t.Context(), g, little, io.Discard); !errors.Is(err, tokenspeed.ErrEngineDead) {
-		t.Errorf("measured all the same: %v", err)
+	if r := measure(t.Context(), g, little, io.Discard); !errors.Is(r.err(), tokenspeed.ErrEngineDead) || r.unsent == 0 {
+		t.Errorf("measured all the same: %+v", r)
 	}
 }
 
@@ -243,36 +244,99 @@ func TestMessageThatMakesNoSenseHarmsNobody(t *testing.T) {
 }
 
 // little is enough to see that everything works.
-var little = traffic{ranks: 2, seed: 1, burst: 4, length: 300 * time.Millisecond, rate: 20}
+var little = traffic{ranks: 2, seed: 1, burst: 4, length: 300 * time.Millisecond, rate: 20, drain: patience}
 
 func TestRun(t *testing.T) {
-	for _, believe := range []bool{false, true} {
-		var stdout, stderr bytes.Buffer
-		o := options{group: groupConfig{ranks: 2, inProcess: true, believe: believe}, traffic: little}
-		if err := run(t.Context(), o, &stdout, &stderr); err != nil {
-			t.Fatalf("%v\n%s", err, &stderr)
-		}
-		rows := regexp.MustCompile(`(?m)^ +[01] +\d+ +\d+\.\d% .*s$`).FindAllString(stdout.String(), -1)
-		if len(rows) != 2 || !strings.Contains(stdout.String(), "Time to the first token") {
-			t.Errorf("no two rows in\n%s", &stdout)
-		}
-		if !strings.Contains(stderr.String(), " 0.1s  in flight on each rank   ") {
-			t.Errorf("no news in\n%s", &stderr)
-		}
+	var stdout, stderr bytes.Buffer
+	o := options{group: groupConfig{ranks: 2, inProcess: true}, believe: []bool{true, false}, traffic: little}
+	if err := run(t.Context(), o, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	rows := regexp.MustCompile(`(?m)^ +[01] +\d+ +\d+\.\d% .*s$`).FindAllString(stdout.String(), -1)
+	if len(rows) != 4 || strings.Count(stdout.String(), "Time to the first token") != 2 {
+		t.Errorf("no two tables of two rows in\n%s", &stdout)
+	}
+	if believed, counted := strings.Index(stdout.String(), "-zero=false"), strings.Index(stdout.String(), "-zero=true"); believed < 0 || counted < believed {
+		t.Errorf("not one after the other:\n%s", &stdout)
+	}
+	if !strings.Contains(stdout.String(), "Believing the last word, ") {
+		t.Errorf("the two are not compared:\n%s", &stdout)
+	}
+	if !strings.Contains(stderr.String(), " 0.1s  in flight on each rank   ") {
+		t.Errorf("no news in\n%s", &stderr)
 	}
 }
+
+// What there is, is shown.
+func TestRunThatIsCutShort(t *testing.T) {
+	for name, tt := range map[string]struct {
+		drain time.Duration
+		cut   func(*group, context.CancelFunc)
+		want  error
+	}{
+		"interrupted":   {patience, func(_ *group, interrupt context.CancelFunc) { interrupt() }, context.Canceled},
+		"dead engine":   {patience, func(g *group, _ context.CancelFunc) { g.engine.Close() }, tokenspeed.ErrEngineDead},
+		"slower engine": {time.Millisecond, func(*group, context.CancelFunc) {}, errTooSlow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, groupConfig{ranks: 2, speed: standstill})
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			c := little
+			c.burst, c.drain = 2, tt.drain
+			measured := make(chan *result, 1)
+			go func() { measured <- measure(ctx, g, c, io.Discard) }()
+			if tt.drain == patience {
+				g.until(t, 0, 1, 1)
+				g.until(t, 1, 1, 1)
+			}
+			tt.cut(g, interrupt)
+			r := <-measured
+			if !errors.Is(r.err(), tt.want) || r.failed != 4 || r.unsent == 0 || r.chat != 0 {
+				t.Errorf("%v, %+v", r.err(), r)
+			}
+			var table strings.Builder
+			r.print(&table)
+			for _, want := range []string{"\n   1     0   0.0%", "Cut short: " + r.cut.Error(), "4 requests were sent and have no answer", fmt.Sprintf("%d were not sent", r.unsent), "says little"} {
+				if !strings.Contains(table.String(), want) {
+					t.Errorf("no %q in\n%s", want, &table)
+				}
+			}
+		})
+	}
+}
+
+// The second half of a comparison is spared whoever has interrupted the first.
+func TestRunThatFailsIsTheLast(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var stdout bytes.Buffer
+	news := writerFunc(func(text []byte) {
+		if bytes.Contains(text, []byte("in flight")) {
+			interrupt()
+		}
+	})
+	o := options{group: groupConfig{ranks: 2, inProcess: true, speed: standstill}, believe: []bool{true, false}, traffic: little}
+	if err := run(ctx, o, &stdout, news); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := strings.Count(stdout.String(), "Cut short"); n != 1 || strings.Contains(stdout.String(), "Believing") {
+		t.Errorf("%s", &stdout)
+	}
+}
+
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(b); return len(b), nil }
 
 func TestRunWithRanksElsewhere(t *testing.T) {
 	said, stderr := io.Pipe()
 	engine := make(chan error, 1)
 	go func() {
 		defer io.Copy(io.Discard, said)
-		buf := make([]byte, 1024)
-		n, err := said.Read(buf)
-		endpoint := regexp.MustCompile(`tcp://\S+`).FindString(string(buf[:n]))
-		if err != nil || endpoint == "" {
-			engine <- fmt.Errorf("%q, %w", buf[:n], err)
-			return
+		var endpoint string
+		for lines := bufio.NewScanner(said); endpoint == "" && lines.Scan(); {
+			endpoint = regexp.MustCompile(`tcp://\S+`).FindString(lines.Text())
 		}
 		e, err := simengine.StartTokenSpeed(t.Context(), simengine.Config{
 			Wire: simengine.WireTokenSpeed, Handshake: endpoint, Ranks: 2, Logger: slog.New(slog.DiscardHandler),
@@ -282,7 +346,7 @@ func TestRunWithRanksElsewhere(t *testing.T) {
 		}
 		engine <- err
 	}()
-	o := options{group: groupConfig{ranks: 2, handshake: "tcp://127.0.0.1:*"}, traffic: little}
+	o := options{group: groupConfig{ranks: 2, handshake: "tcp://127.0.0.1:*"}, believe: []bool{false}, traffic: little}
 	err := run(t.Context(), o, io.Discard, stderr)
 	stderr.Close()
 	if err := errors.Join(err, <-engine); err != nil {
@@ -294,7 +358,7 @@ func TestRunThatIsInterruptedEnds(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	for _, inProcess := range []bool{true, false} {
-		o := options{group: groupConfig{ranks: 2, inProcess: inProcess, handshake: "tcp://127.0.0.1:*"}, traffic: little}
+		o := options{group: groupConfig{ranks: 2, inProcess: inProcess, handshake: "tcp://127.0.0.1:*"}, believe: []bool{true, false}, traffic: little}
 		if err := run(ctx, o, io.Discard, io.Discard); !errors.Is(err, context.Canceled) {
 			t.Errorf("in process %v: %v", inProcess, err)
 		}
@@ -302,30 +366,37 @@ func TestRunThatIsInterruptedEnds(t *testing.T) {
 }
 
 func TestSameTrafficGivesTheSamePlan(t *testing.T) {
-	c := traffic{ranks: 4, seed: 7, burst: 64, start: time.Second, length: 5 * time.Second, rate: 3}
+	c := traffic{ranks: 5, seed: 7, burst: 64, length: 5 * time.Second, rate: 3}
 	plan := c.plan()
 	if !reflect.DeepEqual(plan, c.plan()) {
 		t.Error("two plans of the same traffic differ")
 	}
-	if !slices.IsSortedFunc(plan, func(a, b request) int { return int(a.at - b.at) }) {
-		t.Error("the plan is out of order")
-	}
 	ids := map[string]bool{}
 	inAStep := 0
-	for i, r := range plan {
-		ids[r.id] = true
-		if !r.chat && i >= c.ranks {
-			inAStep += r.prompt
+	for phase, requests := range plan {
+		if !slices.IsSortedFunc(requests, func(a, b request) int { return int(a.at - b.at) }) {
+			t.Errorf("phase %d is out of order", phase)
 		}
-		if r.chat && (r.at < c.start || r.at >= c.start+c.length || r.prompt > promptMost) {
-			t.Errorf("%+v", r)
+		for i, r := range requests {
+			if ids[r.id] {
+				t.Errorf("%s comes twice", r.id)
+			}
+			ids[r.id] = true
+			switch {
+			case r.chat != (phase != phaseBurst):
+				t.Errorf("in phase %d there is %+v", phase, r)
+			case r.chat && (r.at < 0 || r.at >= c.length || r.prompt > promptMost):
+				t.Errorf("%+v", r)
+			case !r.chat && i >= c.ranks:
+				inAStep += r.prompt
+			}
 		}
-	}
-	if len(ids) != len(plan) {
-		t.Errorf("%d ids for %d requests", len(ids), len(plan))
 	}
 	if inAStep /= c.ranks; inAStep > chunk {
 		t.Errorf("a burst of %d tokens on each rank does not end in one step", inAStep)
+	}
+	if n := len(plan[phaseFirst]); n != 3 {
+		t.Errorf("the chat begins with %d requests for 5 ranks", n)
 	}
 }
 
@@ -357,28 +428,55 @@ func TestIdleness(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
+	const short, long = time.Second, 6 * time.Second
+	rank := func(chat int, idle time.Duration) rankResult {
+		return rankResult{chat: chat, idle: idle, status: load.ConnectorRankStatus{Running: load.Known[int64](1)}}
+	}
+	silent := rankResult{chat: 10}
 	for _, tt := range []struct {
 		believed bool
-		idle     time.Duration // of rank 1
+		cut      error
+		ranks    []rankResult
 		want     string
 	}{
-		{false, time.Second, "Every rank got its share"},
-		{true, 6 * time.Second, "Shunned: 1."},
-		{true, time.Second, "No rank was left alone"},
-		{false, 6 * time.Second, "Left alone for long: 1."},
+		{false, nil, []rankResult{rank(10, short), rank(10, short)}, "No rank was left alone for long. The last word of each is that it is busy"},
+		{true, nil, []rankResult{rank(20, short), rank(0, long), rank(0, long)}, "Shunned: 2 of 3 ranks (1-2), which got 0 of 20 chat requests."},
+		{true, nil, []rankResult{rank(20, short), rank(3, long)}, "Shunned: 1 of 2 ranks (1), which got 3 of 23 chat requests."},
+		{true, nil, []rankResult{rank(10, short), rank(10, short)}, "No rank was left alone for long. It takes a burst"},
+		{false, nil, []rankResult{rank(20, short), rank(0, long)}, "Left alone for long: 1 of 2 ranks (1), which got 0 of 20 chat requests."},
+		{false, nil, []rankResult{rank(9, 0), rank(0, 0)}, "9 chat requests are too few to say anything"},
+		{true, nil, []rankResult{silent, silent}, "The batches told no load"},
+		{true, errTooSlow, []rankResult{rank(20, short), rank(0, long)}, "Not all was answered"},
 	} {
-		r := result{traffic: traffic{length: 8 * time.Second}, believed: tt.believed, ranks: []rankResult{{}, {idle: tt.idle}}}
+		r := result{traffic: traffic{length: 8 * time.Second}, believed: tt.believed, ranks: tt.ranks, cut: tt.cut}
+		for _, k := range tt.ranks {
+			r.chat += k.chat
+		}
 		if got := r.verdict(); !strings.Contains(got, tt.want) {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}
 }
 
+func TestRanges(t *testing.T) {
+	for _, tt := range []struct {
+		numbers []int
+		want    string
+	}{
+		{nil, ""}, {[]int{4}, "4"}, {[]int{0, 2}, "0, 2"}, {[]int{0, 1, 2, 5, 62, 63}, "0-2, 5, 62-63"},
+	} {
+		if got := ranges(tt.numbers); got != tt.want {
+			t.Errorf("%v is %q, want %q", tt.numbers, got, tt.want)
+		}
+	}
+}
+
 func TestRequestThatFailedFailsTheRun(t *testing.T) {
 	cause := errors.New("cause")
-	r := newResult(traffic{ranks: 1}, []request{{chat: true}, {chat: true}},
-		[]outcome{{rank: load.NoRank, err: cause}, {rank: 0, first: time.Second}},
-		load.ConnectorStatus{Ranks: make([]load.ConnectorRankStatus, 1)}, newIdleness(1))
+	r := newResult(traffic{ranks: 1}, []answer{
+		{request: request{chat: true}, outcome: outcome{rank: load.NoRank, err: cause}, sent: true},
+		{request: request{chat: true}, outcome: outcome{rank: 0, first: time.Second}, sent: true},
+	}, load.ConnectorStatus{Ranks: make([]load.ConnectorRankStatus, 1)}, newIdleness(1), nil)
 	if err := r.err(); !errors.Is(err, cause) {
 		t.Errorf("%v", err)
 	}
@@ -393,27 +491,58 @@ func TestRequestThatFailedFailsTheRun(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	o, err := parse(strings.Fields("-ranks 8 -zero=false -time 3s -burst 7 -rate 2.5 -seed 9"), io.Discard)
+	o, err := parse(strings.Fields("-ranks 8 -zero false -time 3s -burst 7 -rate 2.5 -seed 9"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := options{
-		group:   groupConfig{ranks: 8, inProcess: true, believe: true, handshake: "tcp://127.0.0.1:5570"},
-		traffic: traffic{ranks: 8, seed: 9, burst: 7, start: time.Second, length: 3 * time.Second, rate: 2.5},
+		group:   groupConfig{ranks: 8, inProcess: true, handshake: "tcp://127.0.0.1:5570"},
+		believe: []bool{true},
+		traffic: traffic{ranks: 8, seed: 9, burst: 7, length: 3 * time.Second, rate: 2.5, drain: o.traffic.drain},
 	}
-	if o != want {
+	if !reflect.DeepEqual(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
 	}
-	o, err = parse(strings.Fields("-engines 3 -handshake tcp://127.0.0.1:1"), io.Discard)
-	if err != nil || o.group.inProcess || o.group.ranks != 3 || o.traffic.ranks != 3 || o.group.handshake != "tcp://127.0.0.1:1" || o.group.believe {
+	o, err = parse(strings.Fields("-engines 3 -handshake tcp://127.0.0.1:1 -zero=true"), io.Discard)
+	if err != nil || o.group.inProcess || o.group.ranks != 3 || o.traffic.ranks != 3 || o.group.handshake != "tcp://127.0.0.1:1" || !slices.Equal(o.believe, []bool{false}) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, args := range []string{"-ranks 1", "-ranks 65", "-engines -1", "-rate 0", "-rate NaN", "-burst -1", "-time -1s", "extra", "-zero=perhaps"} {
-		if o, err := parse(strings.Fields(args), io.Discard); err == nil {
-			t.Errorf("%s was accepted: %+v", args, o)
+	for _, args := range []string{"", "-zero both", "-zero=true -zero=both"} {
+		if o, err := parse(strings.Fields(args), io.Discard); err != nil || !slices.Equal(o.believe, []bool{true, false}) {
+			t.Errorf("%q: %+v, %v", args, o, err)
 		}
 	}
-	if _, err := parse([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+}
+
+func TestBadFlags(t *testing.T) {
+	for args, says := range map[string]string{
+		"-ranks 1":             "-ranks 1: want 2 to 64",
+		"-ranks 65":            "-ranks 65: want 2 to 64",
+		"-engines 1":           "-engines 1: want 2 to 64",
+		"-engines 0":           "-engines 0: want 2 to 64",
+		"-engines 2 -ranks 2":  "leave out -ranks",
+		"-handshake tcp://h:1": "-engines",
+		"-rate 0":              "-rate 0: want more than 0, and at most 20",
+		"-rate NaN":            "-rate NaN: want more than 0, and at most 20",
+		"-burst -1":            "-burst -1: want 0 to 256",
+		"-time 0":              "-time 0s: want 1s to 1h0m0s",
+		"-time -1s":            "-time -1s: want 1s to 1h0m0s",
+		"extra":                `unexpected argument "extra"`,
+		"-zero=perhaps":        "want both, true or false",
+		"-zero -ranks 3":       "want both, true or false",
+	} {
+		if o, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %s; %+v", args, err, says, o)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var help strings.Builder
+	if _, err := parse([]string{"-h"}, &help); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("%v", err)
+	}
+	if !strings.Contains(help.String(), "what becomes of a\nrank") {
+		t.Errorf("help does not say what this is for:\n%s", &help)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/tswire"
@@ -18,62 +19,87 @@ const (
 	second = time.Second           // how often it is told how they are
 )
 
-// drain is how long the last answers may take.
-const drain = 20 * time.Second
+var (
+	errTooSlow = errors.New("the ranks do not keep up, or are not there any more; one does about ten chat requests a second, see -rate")
+	errLeft    = errors.New("the client has left")
+)
 
-var errTooSlow = errors.New("the answers did not come: are the ranks still there?")
+// answer is a request of the plan and what came of it.
+type answer struct {
+	request
+	outcome
+	sent bool
+}
 
-// measure sends the traffic on time and returns what came of it. Meanwhile it tells
-// progress how things go.
-func measure(ctx context.Context, g *group, t traffic, progress io.Writer) (*result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.start+t.length+drain, errTooSlow)
-	defer cancel()
+// measure sends the traffic and returns what came of it, also if it was cut short:
+// because ctx ended, because the ranks died, or because they are too slow. Meanwhile
+// it tells progress how things go.
+func measure(ctx context.Context, g *group, t traffic, progress io.Writer) *result {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.alive, func() { stop(context.Cause(g.alive)) })()
-	plan := t.plan()
-	outcomes := make([]outcome, len(plan))
-	var sending sync.WaitGroup
-	done := make(chan struct{})
-	start := time.Now()
+	var chatting atomic.Bool
+	done := make(chan []answer, 1)
 	go func() {
-		defer close(done)
-		defer sending.Wait()
-		prompt := make([]int64, max(promptMost, openerPrompt)) // of one token, over and over: nobody reads it
-		for i, q := range plan {
-			if !sleepUntil(ctx, start.Add(q.at)) {
-				return
-			}
-			sending.Go(func() {
-				ctx, leave := context.WithTimeout(ctx, q.stays)
-				defer leave()
-				outcomes[i] = g.do(ctx, tswire.Request{ID: q.id, Prompt: prompt[:q.prompt], MaxNewTokens: int64(q.output), IgnoreEOS: true, Stream: true}, load.NoRank)
-			})
+		var all []answer
+		for phase, requests := range t.plan() {
+			chatting.Store(phase == phaseChat)
+			wait := send(ctx, g.router, requests)
+			chatting.Store(false) // who has nothing to do from here on is not shunned
+			tooSlow := time.AfterFunc(t.drain, func() { stop(errTooSlow) })
+			all = append(all, wait()...)
+			tooSlow.Stop()
 		}
+		done <- all
 	}()
 
 	idle := newIdleness(t.ranks)
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
-	told := 2 * burstAt // for the burst to be seen
-	for running := true; running; {
+	start, told := time.Now(), 2*burstAt // for the burst to be seen
+	for {
 		select {
-		case <-done:
-			running = false
+		case answers := <-done:
+			return newResult(t, answers, g.connector.Status(), idle, context.Cause(ctx))
 		case <-ticker.C:
 		}
-		at := time.Since(start)
-		st := g.connector.Status()
-		idle.look(at, st.Ranks)
+		at, ranks := time.Since(start), g.connector.Status().Ranks
+		if chatting.Load() {
+			idle.look(at, ranks)
+		}
 		if at >= told {
-			tell(progress, told, st.Ranks)
+			tell(progress, told, ranks)
 			told += second
 		}
 	}
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
+}
+
+// send sends requests on time, and returns when the last has been sent, or ctx has
+// ended. What came of them is known when wait returns.
+func send(ctx context.Context, r *router, requests []request) (wait func() []answer) {
+	answers := make([]answer, len(requests))
+	prompt := make([]int64, max(promptMost, openerPrompt)) // of one token, over and over: nobody reads it
+	var asking sync.WaitGroup
+	start := time.Now()
+	for i, q := range requests {
+		a := &answers[i]
+		*a = answer{request: q, outcome: outcome{rank: load.NoRank}}
+		if a.sent = sleepUntil(ctx, start.Add(q.at)); a.sent {
+			asking.Go(func() { a.outcome = ask(ctx, r, q, prompt[:q.prompt]) })
+		}
 	}
-	return newResult(t, plan, outcomes, g.connector.Status(), idle), nil
+	return func() []answer { asking.Wait(); return answers }
+}
+
+// ask sends one request for a client that may leave early.
+func ask(ctx context.Context, r *router, q request, prompt []int64) outcome {
+	ctx, leave := context.WithTimeoutCause(ctx, q.stays, errLeft)
+	defer leave()
+	o := r.do(ctx, tswire.Request{ID: q.id, Prompt: prompt, MaxNewTokens: int64(q.output), IgnoreEOS: true, Stream: true}, load.NoRank)
+	if cause := context.Cause(ctx); o.left && !errors.Is(cause, errLeft) {
+		o.left, o.err = false, cause // it would have stayed
+	}
+	return o
 }
 
 // sleepUntil returns false if ctx ends first.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
@@ -17,9 +16,12 @@ type result struct {
 	believed bool
 	ranks    []rankResult
 
-	chat, left, failed int // requests; left and failed of any kind
-	firstError         error
-	first50, first99   time.Duration // of the chat
+	chat             int // chat requests that went to a rank
+	left, failed     int // requests of any kind
+	unsent           int
+	firstError       error
+	cut              error         // why the traffic was cut short; nil = it was not
+	first50, first99 time.Duration // of the chat requests that were answered
 }
 
 // rankResult is one row of the table.
@@ -29,28 +31,30 @@ type rankResult struct {
 	status     load.ConnectorRankStatus
 }
 
-func newResult(t traffic, plan []request, outcomes []outcome, st load.ConnectorStatus, idle *idleness) *result {
-	r := &result{traffic: t, ranks: make([]rankResult, t.ranks)}
+func newResult(t traffic, answers []answer, st load.ConnectorStatus, idle *idleness, cut error) *result {
+	r := &result{traffic: t, believed: st.Shared, ranks: make([]rankResult, t.ranks), cut: cut}
 	for i := range r.ranks {
 		r.ranks[i].idle, r.ranks[i].status = idle.longest[i], st.Ranks[i]
 	}
 	var first []time.Duration
-	for i, o := range outcomes {
-		if o.rank != load.NoRank && plan[i].chat {
+	for _, a := range answers {
+		if a.chat && a.rank != load.NoRank {
 			r.chat++
-			r.ranks[o.rank].chat++
+			r.ranks[a.rank].chat++
 		}
 		switch {
-		case o.err != nil:
+		case !a.sent:
+			r.unsent++
+		case a.err != nil:
 			r.failed++
 			if r.firstError == nil {
-				r.firstError = o.err
+				r.firstError = a.err
 			}
-		case o.left:
+		case a.left:
 			r.left++
-			r.ranks[o.rank].left++
-		case plan[i].chat:
-			first = append(first, o.first)
+			r.ranks[a.rank].left++
+		case a.chat:
+			first = append(first, a.first)
 		}
 	}
 	slices.Sort(first)
@@ -70,7 +74,10 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 // err is what the program exits with.
 func (r *result) err() error {
-	if r.failed > 0 {
+	switch {
+	case r.cut != nil:
+		return fmt.Errorf("cut short: %w", r.cut)
+	case r.failed > 0:
 		return fmt.Errorf("%d requests failed, the first with: %w", r.failed, r.firstError)
 	}
 	return nil
@@ -81,19 +88,32 @@ func (r *result) share(rank int) float64 {
 	return 100 * float64(r.ranks[rank].chat) / float64(max(r.chat, 1))
 }
 
+// print writes the table and what it means.
 func (r *result) print(w io.Writer) {
-	fmt.Fprint(w, `
-       chat requests      now    the rank's last word          taken    longest idle while
-rank  sent  share  left  busy  running  waiting  KV cache        for  another had several
-`)
+	fmt.Fprintf(w, `
+With %s:
+
+        chat requests      the rank's last word              longest idle while
+rank  sent  share  gone  running  waiting  KV cache  score  another had several
+`, r.mode())
 	for i, k := range r.ranks {
 		s := k.status
-		fmt.Fprintf(w, "%4d %5d %5.1f%% %5d %5d %8s %8s %9s %10.4g %20.1fs\n", i, k.chat, r.share(i), k.left, s.InFlight,
+		fmt.Fprintf(w, "%4d %5d %5.1f%% %5d %8s %8s %9s %6.4g %19.1fs\n", i, k.chat, r.share(i), k.left,
 			count(s.Running), count(s.Waiting), percent(s.KVUsage), s.Score, k.idle.Seconds())
 	}
-	fmt.Fprintf(w, "\nTime to the first token: median %v, 99th percentile %v; %d clients left before the end.\n",
+	fmt.Fprintf(w, "\nTime to the first token: median %v, 99th percentile %v. %d clients had gone before the end.\n",
 		r.first50.Round(time.Millisecond), r.first99.Round(time.Millisecond), r.left)
-	fmt.Fprint(w, r.verdict())
+	if r.cut != nil {
+		fmt.Fprintf(w, "Cut short: %v.\n%d requests were sent and have no answer; the times leave them out. %d were not sent.\n", r.cut, r.failed, r.unsent)
+	}
+	fmt.Fprint(w, "\n", r.verdict())
+}
+
+func (r *result) mode() string {
+	if r.believed {
+		return "the last word of a rank believed (-zero=false)"
+	}
+	return "ranks without requests counted as idle (-zero=true)"
 }
 
 func count(n load.Maybe[int64]) string {
@@ -108,45 +128,4 @@ func percent(f load.Maybe[float64]) string {
 		return fmt.Sprintf("%.1f%%", 100*v)
 	}
 	return "none"
-}
-
-// shunned returns the ranks that were left alone for most of the chat while there
-// was something to do.
-func (r *result) shunned() (ranks []string) {
-	for i, k := range r.ranks {
-		if k.idle > r.traffic.length/2 {
-			ranks = append(ranks, fmt.Sprint(i))
-		}
-	}
-	return ranks
-}
-
-// verdict says what the table means.
-func (r *result) verdict() string {
-	shunned := r.shunned()
-	switch {
-	case r.failed > 0:
-		return "\nRequests failed, so this says little.\n"
-	case !r.believed && len(shunned) == 0:
-		return `
-Every rank got its share. The last word of each is that it is busy, for an engine counts its requests before it ends
-those of the batch, and says nothing more until it gets something to do. The connector sends all the requests, so it
-knows when a rank has none left, and takes it for idle. Try -zero=false, which believes the last word.
-`
-	case r.believed && len(shunned) > 0:
-		ranks := strings.Join(shunned, ", ")
-		return fmt.Sprintf(`
-Shunned: %s. After the burst all ranks were idle, and the last word of each was that it was busy. Those that got the
-first chat requests spoke again, and looked best from then on. The others could not say that they had nothing to do, so
-they got nothing, while requests piled up elsewhere. Without -zero=false the connector knows better: compare the times.
-`, ranks)
-	case r.believed:
-		return `
-No rank was left alone for long this time. It takes a burst whose requests end together, and a chat that fewer ranks
-can cope with; see -burst and -rate.
-`
-	}
-	return fmt.Sprintf(`
-Left alone for long: %s. That should not be: or was there too little to do, or the machine too busy?
-`, strings.Join(shunned, ", "))
 }

@@ -70,7 +70,6 @@ func (r *router) do(ctx context.Context, q tswire.Request, rank int) (o outcome)
 	defer r.forget(q.ID)
 
 	if err := r.frontend.Add(o.rank, q); err != nil {
-		place.Done()
 		o.err = fmt.Errorf("rank %d: %w", o.rank, err)
 		if errors.Is(err, tswire.ErrUnreachable) {
 			// Or it would look idle for ever, and get every request from now on.
