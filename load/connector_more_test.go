@@ -1,0 +1,169 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// checkBooksOfConnector holds a connector's own counts to the ids that it knows.
+func checkBooksOfConnector(t *testing.T, c *Connector) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := make([]int, len(c.ranks))
+	for id, h := range c.requests {
+		if h.rank != h.ticket.request.rank() {
+			t.Errorf("%q is held on rank %d with a ticket of rank %d", id, h.rank, h.ticket.request.rank())
+		}
+		held[h.rank]++
+	}
+	for rank, n := range held {
+		if r := &c.ranks[rank]; r.requests != n {
+			t.Errorf("rank %d counts %d requests, and %d ids are held", rank, r.requests, n)
+		}
+	}
+}
+
+// A group dies, is removed, comes back, is advertised by others and is judged by
+// health checks, while everybody goes on as if nothing had happened. Nothing is
+// asserted of what anybody sees meanwhile but that it is not absurd; in the end
+// every book of every incarnation is at 0.
+func TestTheBooksEndAtZeroWhateverIsDoneToAGroupAtOnce(t *testing.T) {
+	const ranks, goroutines = 4, 8
+	rounds := 3000
+	if raceEnabled {
+		rounds = 600
+	}
+	table := NewTable(Config{})
+	var mu sync.Mutex // of all, and of who adds
+	var all []*Connector
+	var current atomic.Pointer[Connector]
+	again := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		c := must(NewConnector(table.Add("group", ""), ConnectorConfig{Ranks: ranks, Shared: len(all)%3 == 2}))
+		all = append(all, c)
+		current.Store(c)
+	}
+	again()
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(g), 2))
+			for i := range rounds {
+				c := current.Load()
+				id := fmt.Sprint(rng.IntN(20)) // of all goroutines
+				old := c
+				if rng.IntN(4) == 0 {
+					mu.Lock()
+					old = all[rng.IntN(len(all))]
+					mu.Unlock()
+				}
+				switch roll := rng.IntN(200); {
+				case roll < 60:
+					r, err := old.Reserve(id, 10)
+					if err != nil {
+						if !errors.Is(err, ErrDuplicate) && !errors.Is(err, ErrDead) {
+							t.Errorf("Reserve: %v", err)
+						}
+						break
+					}
+					r.Dispatched()
+					if rng.IntN(2) == 0 {
+						r.FirstToken()
+					}
+					switch rng.IntN(4) {
+					case 0:
+						r.Done()
+					case 1:
+						r.Ticket.Done()
+						defer r.Done()
+					default:
+						defer r.Done()
+					}
+				case roll < 90: // a selector's pick
+					k := c.worker.Reserve(rng.IntN(ranks+2)-1, 10)
+					r, err := old.Register(id, k)
+					if err != nil && !errors.Is(err, ErrDuplicate) && !errors.Is(err, ErrDead) && !errors.Is(err, ErrForeignTicket) {
+						t.Errorf("Register: %v", err)
+					}
+					if rng.IntN(2) == 0 {
+						r.Done()
+					}
+					if rng.IntN(2) == 0 {
+						k.Done()
+					} else {
+						defer r.Done()
+						defer k.Done()
+					}
+				case roll < 120:
+					old.Abort(id)
+				case roll < 180:
+					b := batch(rng.IntN(ranks), rng.Int64N(9), rng.Int64N(9), rng.Float64(), id, fmt.Sprint(rng.IntN(20)))
+					b.HasLoad = rng.IntN(4) > 0
+					if err := old.Observe(b); err != nil && !errors.Is(err, ErrDead) && !errors.Is(err, ErrGone) {
+						t.Errorf("Observe: %v", err)
+					}
+				case roll < 183:
+					old.Fail(errors.New("reset"))
+				case roll < 186:
+					again()
+				case roll < 187:
+					table.Remove(old.worker)
+				case roll < 188:
+					old.worker.Advertise(ranks - 1)
+				case roll < 189:
+					old.worker.SetNotPublishing("says somebody")
+				case roll < 192:
+					old.worker.SetHealthy(i%2 == 0)
+				case roll < 194:
+					old.worker.SetAside()
+				default:
+					if st := old.Status(); st.InFlight < 0 || st.Reserved < st.Finished+st.Released+st.Aborted+st.Failed {
+						t.Errorf("the status shows %+v", st)
+					}
+					for _, ws := range table.Status() {
+						if ws.InFlight < 0 || ws.Depth.Or(0) < 0 || ws.Age < 0 {
+							t.Errorf("the worker's status shows %+v", ws)
+						}
+					}
+					v := table.View()
+					for i := range v.Len() {
+						if depth, _ := v.At(i).DepthNow(); depth < 0 || v.Age(v.At(i)) < 0 {
+							t.Errorf("the view shows a depth of %d, %v old", depth, v.Age(v.At(i)))
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	dead, gone := 0, 0
+	for _, c := range all {
+		checkBooksOfConnector(t, c)
+		if own := c.worker.Own(); own != (Own{}) {
+			t.Errorf("a worker ends with %+v", own)
+		}
+		for rank := range ranks {
+			if own := c.worker.rankBook(rank).read(); own != (Own{}) {
+				t.Errorf("rank %d of a worker ends with %+v", rank, own)
+			}
+		}
+		if c.worker.Status().Leaked != 0 {
+			t.Errorf("%d tickets were dropped", c.worker.Status().Leaked)
+		}
+		if c.Status().Dead != "" {
+			dead++
+		}
+		if c.Status().Dropped["gone"] > 0 {
+			gone++
+		}
+	}
+	if dead == 0 || gone == 0 || len(all) < 3 {
+		t.Errorf("%d groups, of which %d died and %d were sent to when they were gone", len(all), dead, gone)
+	}
+}
