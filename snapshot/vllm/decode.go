@@ -152,7 +152,8 @@ var errOldLayout = errors.New("finish reason in its old place")
 // is a tensor or nil. Then it starts again, because all outputs of a message are
 // alike, and what is a finish reason now was a stop reason then. A message that
 // shows nothing ends nothing in either layout: a stop reason never comes without
-// a finish reason.
+// a finish reason. (So one in words that does, before an output that shows its
+// age, is refused like any finish reason that is no integer.)
 func (o *Outputs) readOutputs(p []byte, i int) (field string, next int, err error) {
 	n, i, err := readRequestsHeader(p, i)
 	if err != nil {

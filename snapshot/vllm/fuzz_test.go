@@ -14,6 +14,7 @@ func FuzzOutputs(f *testing.F) {
 	for _, payload := range seeds(f) {
 		f.Add(payload)
 	}
+	f.Add(batch(oldOut("a", nil, "###"), oldOut("b", 0, nil)))
 	busy := step(20)
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var o Outputs

@@ -262,10 +262,17 @@ func (r *reading) naiveOutputs(v any) error {
 	if !ok {
 		return errNaive
 	}
+	// The first output that shows its layout decides, and one that has something
+	// else where today's reason is refuses the message.
 	finishAt := 5
 	for _, v := range outputs {
-		if o, ok := v.([]any); ok && len(o) > 4 && isNaiveInt(o[4]) {
+		o, ok := v.([]any)
+		if ok && len(o) > 4 && isNaiveInt(o[4]) {
 			finishAt = 4
+			break
+		}
+		if ok && len(o) > 5 && o[5] != nil && !isNaiveInt(o[5]) {
+			return errNaive
 		}
 	}
 	for _, v := range outputs {

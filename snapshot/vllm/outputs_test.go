@@ -175,6 +175,7 @@ func TestABrokenMessageIsRefusedWithFieldAndPlace(t *testing.T) {
 		{"a reason in words", batch(out("a", "stop")), ErrType, "finish_reason", 12},
 		{"a reason that is a float", batch(out("a", 0.0)), ErrType, "finish_reason", 12},
 		{"a reason that is true", batch(out("a", true)), ErrType, "finish_reason", 12},
+		{"an older stop reason in words without a reason, before an output that shows its age", batch(oldOut("a", nil, "###"), oldOut("b", 0, nil)), ErrType, "finish_reason", 11},
 		{"an older reason in words", batch(oldOut("a", 0, nil), oldOut("b", "stop", nil)), ErrType, "finish_reason", 22},
 		{"ended ids that are one", message(1, nil, nil, nil, nil, "a"), ErrType, "finished_requests", 6},
 		{"an ended id that is nil", message(1, nil, nil, nil, nil, list("a", nil)), ErrNil, "finished_requests", 9},
