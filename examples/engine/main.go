@@ -7,13 +7,19 @@
 // With -wire tokenspeed it is one of the other kind, which serves nothing and dials
 // a frontend instead. Its load rides on its output batches.
 //
-//	go run ./ranks -engines 2 -handshake tcp://127.0.0.1:5570 &
 //	go run ./engine -wire tokenspeed -handshake tcp://127.0.0.1:5570 -engine-index 0 &
-//	go run ./engine -wire tokenspeed -handshake tcp://127.0.0.1:5570 -engine-index 1
+//	go run ./engine -wire tokenspeed -handshake tcp://127.0.0.1:5570 -engine-index 1 &
+//	go run ./ranks -engines 2 -handshake tcp://127.0.0.1:5570
+//	kill %1 %2
+//
+// It outlives its frontend: when that is gone it says so in its log, forgets what it
+// was at, and dials again. A real engine has to be started again. Each rank of a group
+// needs an index of its own; a frontend that is called by two of one index ends with
+// an error.
 //
 // SIGTERM ends it in an orderly way, so that it says that it is dead; SIGKILL does
 // not. The flags of this kind are -handshake, -engine-index, and, for what older
-// engines send, -load=false and -elements.
+// engines send, -load=false and -elements; -h marks those of one kind only.
 //
 // Package simengine describes what it simulates and which faults it has on offer.
 package main
@@ -68,22 +74,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return e.Close()
 }
 
+// runTokenSpeed serves one frontend after another.
 func runTokenSpeed(ctx context.Context, config simengine.Config, stdout io.Writer) error {
-	config.Logger.Info("engine dials", "frontend", config.Handshake)
-	e, err := simengine.StartTokenSpeed(ctx, config)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil // nobody ever came, which is not this side's failure
+	for {
+		e, err := simengine.StartTokenSpeed(ctx, config)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil // nobody ever came, which is not this side's failure
+		}
+		if err != nil {
+			return err
+		}
+		for rank := range config.Ranks {
+			fmt.Fprintf(stdout, "rank %-2d engine index %d of the frontend at %s\n", rank, config.EngineIndex+rank, config.Handshake)
+		}
+		select {
+		case <-ctx.Done():
+			logTotals(config.Logger, e.Totals())
+			return e.Close()
+		case <-e.Gone():
+			config.Logger.Warn("frontend is gone; what was in flight is forgotten", "frontend", config.Handshake)
+			logTotals(config.Logger, e.Totals())
+			if err := e.Kill(); err != nil {
+				return err
+			}
+		}
 	}
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	for rank := range config.Ranks {
-		fmt.Fprintf(stdout, "rank %-2d engine index %d of the frontend at %s\n", rank, config.EngineIndex+rank, config.Handshake)
-	}
-	<-ctx.Done()
-	logTotals(config.Logger, e.Totals())
-	return e.Close()
 }
 
 func logTotals(logger *slog.Logger, t batch.Totals) {
@@ -106,33 +121,35 @@ func parseFlags(args []string, stderr io.Writer) (simengine.Config, error) {
 	var c simengine.Config
 	flags := flag.NewFlagSet("engine", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&c.Listen, "listen", "127.0.0.1:0", "`address` of the HTTP server; port 0 or auto finds a free one")
-	flags.StringVar(&c.Admin, "admin", "127.0.0.1:0", "`address` of a second server for /sim/ that outlives /sim/die; empty for none")
+	flags.StringVar(&c.Listen, "listen", "127.0.0.1:0", "sglang: `address` of the HTTP server; port 0 or auto finds a free one")
+	flags.StringVar(&c.Admin, "admin", "127.0.0.1:0", "sglang: `address` of a second server for /sim/ that outlives /sim/die; empty for none")
 	flags.IntVar(&c.Ranks, "ranks", 1, "data-parallel `ranks`")
-	flags.TextVar(&c.Wire, "wire", simengine.WireLoadStat, "how load is told: by an SGLang engine as load_stat or load_snapshot, or by one of the kind tokenspeed")
+	flags.TextVar(&c.Wire, "wire", simengine.WireLoadStat, "`kind` of engine and how it tells its load: load_stat or load_snapshot for SGLang, or tokenspeed")
 	flags.StringVar(&c.Handshake, "handshake", "", "tokenspeed: `endpoint` at which a frontend waits, such as tcp://127.0.0.1:5570")
 	flags.IntVar(&c.EngineIndex, "engine-index", 0, "tokenspeed: `index` of the first rank, from which the others count on")
-	flags.BoolFunc("load", "tokenspeed: false has batches without a load, as before an engine's first look at it", func(text string) error {
+	flags.BoolFunc("load", "tokenspeed: with -load=false batches tell no load, as before an engine's first look at it", func(text string) error {
 		load, err := strconv.ParseBool(text)
 		c.NoLoad = !load
 		return err
 	})
 	flags.IntVar(&c.Elements, "elements", 0, "tokenspeed: `length` of a batch: 9 or 10 as older engines send, 14 as today; 0 for 14")
-	flags.BoolVar(&c.NoLoadSocket, "no-load-socket", false, "publish no load; /v1/loads still answers")
-	flags.Var((*port)(&c.KVPortBase), "kv-base-port", "first `port` of the KV-event range, after which the load range is packed; 0 or auto finds free ones")
-	flags.Var((*port)(&c.ReplayPortBase), "replay-base-port", "first `port` of the replay range to advertise; 0 for none")
+	flags.BoolVar(&c.NoLoadSocket, "no-load-socket", false, "sglang: publish no load; /v1/loads still answers")
+	flags.Var((*port)(&c.KVPortBase), "kv-base-port", "sglang: first `port` of the KV-event range, after which the load range is packed; 0 or auto finds free ones")
+	flags.Var((*port)(&c.ReplayPortBase), "replay-base-port", "sglang: first `port` of the replay range to advertise; 0 for none")
 	flags.StringVar(&c.Model, "model", "sim-8b", "`name` of the model")
 	flags.Float64Var(&c.Speed, "speed", 1, "`factor` of this engine: 0.5 takes twice as long")
 	flags.Float64Var(&c.TimeScale, "time-scale", 1, "`factor` of the simulation: 10 computes ten times as fast as real time")
 	flags.Int64Var(&c.KVTokens, "kv-tokens", 400_000, "KV capacity per rank, in `tokens`")
 	flags.IntVar(&c.MaxRunning, "max-running", 256, "`requests` that may run at once per rank")
-	flags.IntVar(&c.MaxQueue, "max-queue", 0, "`requests` that may wait per rank before others get a 503; 0 for no limit")
+	flags.IntVar(&c.MaxQueue, "max-queue", 0, "`requests` that may wait per rank before others are refused, with a 503 or, by TokenSpeed, an abort; 0 for no limit")
 	flags.Int64Var(&c.MaxTokens, "max-tokens", 16, "output `tokens` of a request that names no length")
 	flags.Int64Var(&c.StreamInterval, "stream-interval", 1, "output `tokens` per streamed event")
 	flags.Usage = func() {
 		fmt.Fprintf(stderr, `A simulated engine, of SGLang's kind or TokenSpeed's: API and timing without a model.
 
 usage: engine [flags]
+
+Flags marked sglang or tokenspeed are for engines of that kind only; see -wire.
 
 `)
 		flags.PrintDefaults()
@@ -154,7 +171,17 @@ Faults on demand of SGLang's kind, at the engine's own address and at the admin 
 	if flags.NArg() > 0 {
 		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return c, checkKind(c, flags)
+	return c, errors.Join(checkKind(c, flags), checkZeros(flags))
+}
+
+// checkZeros refuses a 0 where the configuration would read it as the default.
+func checkZeros(flags *flag.FlagSet) (err error) {
+	flags.Visit(func(f *flag.Flag) {
+		if f.Value.String() == "0" && f.DefValue != "0" {
+			err = fmt.Errorf("-%s 0: want a positive number", f.Name)
+		}
+	})
+	return err
 }
 
 // kindFlags are the flags that mean nothing to one kind of engine.

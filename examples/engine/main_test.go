@@ -81,7 +81,7 @@ func TestBadFlags(t *testing.T) {
 	for _, args := range []string{
 		"-wire load", "-kv-base-port 65536", "-kv-base-port -1", "-ranks many", "extra",
 		"-wire tokenspeed", "-wire tokenspeed -handshake tcp://h:1 -admin=", "-wire tokenspeed -handshake tcp://h:1 -load=perhaps",
-		"-handshake tcp://h:1", "-load=false", "-elements 9",
+		"-handshake tcp://h:1", "-load=false", "-elements 9", "-ranks 0", "-speed 0", "-max-tokens 0",
 	} {
 		if _, err := parseFlags(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%s was accepted", args)
@@ -89,6 +89,12 @@ func TestBadFlags(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-ranks", "-3"}, io.Discard, io.Discard); err == nil {
 		t.Error("an engine of -3 ranks started")
+	}
+	for _, args := range []string{"-elements 11", "-engine-index -1"} {
+		var log strings.Builder
+		if err := run(t.Context(), strings.Fields("-wire tokenspeed -handshake tcp://h:1 "+args), io.Discard, &log); err == nil || log.Len() > 0 {
+			t.Errorf("%s: %v, after %q", args, err, &log)
+		}
 	}
 }
 
@@ -155,6 +161,39 @@ func TestTokenSpeedEngineDialsServesAndSaysThatItIsDead(t *testing.T) {
 	}
 }
 
+func TestTokenSpeedEngineServesOneFrontendAfterAnother(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	var stderr bytes.Buffer
+	endpoint := "tcp://127.0.0.1:*"
+	for i := range 3 {
+		frontend, err := tswire.Listen(tswire.FrontendConfig{Endpoint: endpoint, Ranks: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			endpoint = frontend.Endpoint()
+			go func() {
+				ended <- run(ctx, strings.Fields("-wire tokenspeed -ranks 2 -handshake "+endpoint), io.Discard, &stderr)
+			}()
+		}
+		if _, err := frontend.Accept(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := frontend.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(stderr.String(), "frontend is gone"); n < 2 {
+		t.Errorf("%d frontends were missed: %s", n, &stderr)
+	}
+}
+
 func TestTokenSpeedEngineThatNobodyWaitsForCanBeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -163,10 +202,18 @@ func TestTokenSpeedEngineThatNobodyWaitsForCanBeInterrupted(t *testing.T) {
 	}
 }
 
-func TestHelpNamesEveryFault(t *testing.T) {
+func TestHelpNamesEveryFaultAndMarksFlagsOfOneKind(t *testing.T) {
 	var help bytes.Buffer
 	if _, err := parseFlags([]string{"-help"}, &help); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-help: %v", err)
+	}
+	for otherKind, names := range kindFlags {
+		kind := map[bool]string{true: "sglang", false: "tokenspeed"}[otherKind]
+		for _, name := range names {
+			if !regexp.MustCompile(`(?m)^  -` + name + `( .*)?\n\s+` + kind + `: `).MatchString(help.String()) {
+				t.Errorf("-help does not say that -%s is of %s alone", name, kind)
+			}
+		}
 	}
 	for _, name := range []string{"mute", "unmute", "die", "restart", "garbage", "slow", "fail"} {
 		if !strings.Contains(help.String(), "POST /sim/"+name) {

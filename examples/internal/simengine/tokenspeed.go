@@ -27,12 +27,16 @@ import (
 //   - A request that was aborted is never heard of again, whoever waits for it.
 //
 // These are ways of the real engine (0.1.1), and some of them flaws. A frontend is
-// to be tried against them.
+// to be tried against them. One thing this engine does that the real one does not: it
+// notices when its frontend is gone; see Gone.
 type TokenSpeed struct {
 	cancel  context.CancelFunc
 	ranks   []*tokenSpeedRank
 	running sync.WaitGroup
 	speed   float64 // that SetSpeed is relative to
+
+	gone     chan struct{}
+	goneOnce sync.Once
 }
 
 // StartTokenSpeed brings an engine up whose Wire is WireTokenSpeed. It returns when
@@ -51,10 +55,11 @@ func StartTokenSpeed(ctx context.Context, config Config) (*TokenSpeed, error) {
 	case config.Elements != 9 && config.Elements != 10 && config.Elements != 14:
 		return nil, fmt.Errorf("simengine: a batch of %d elements: want 9, 10 or 14", config.Elements)
 	}
-	e := &TokenSpeed{speed: config.Speed * config.TimeScale}
+	e := &TokenSpeed{speed: config.Speed * config.TimeScale, gone: make(chan struct{})}
 	for i := range config.Ranks {
 		e.ranks = append(e.ranks, newTokenSpeedRank(i, config))
 	}
+	config.Logger.Info("engine dials", "frontend", config.Handshake)
 	if err := e.dial(ctx, config); err != nil {
 		for _, r := range e.ranks {
 			if r.conn != nil {
@@ -68,9 +73,23 @@ func StartTokenSpeed(ctx context.Context, config Config) (*TokenSpeed, error) {
 	for _, r := range e.ranks {
 		e.running.Go(func() { r.rank.run(running) })
 		e.running.Go(r.obey)
+		e.running.Go(func() { e.miss(running, r.conn) })
 	}
 	return e, nil
 }
+
+// miss waits until a rank's frontend is gone, or the engine ends.
+func (e *TokenSpeed) miss(running context.Context, conn *tswire.Conn) {
+	select {
+	case <-conn.Gone():
+		e.goneOnce.Do(func() { close(e.gone) })
+	case <-running.Done():
+	}
+}
+
+// Gone is closed when the frontend is gone. The engine does not end with it, but is
+// of no more use: Kill it, and start another.
+func (e *TokenSpeed) Gone() <-chan struct{} { return e.gone }
 
 // dial connects all ranks at once: a frontend may want to see them all before it
 // answers any. The first that fails ends the wait of the others.

@@ -306,6 +306,27 @@ func TestEveryRankHasALastWord(t *testing.T) {
 	}
 }
 
+// Nobody takes the batches any more, and that must not keep the engine from noticing.
+func TestEngineMissesItsFrontend(t *testing.T) {
+	d := drive(t, Config{Ranks: 2})
+	select {
+	case <-d.Gone():
+		t.Error("the engine misses a frontend that is there")
+	default:
+	}
+	d.add(t, 1, request("a", 10, 100_000))
+	d.next(t)
+	d.frontend.Close()
+	select {
+	case <-d.Gone():
+	case <-time.After(patience):
+		t.Error("the engine does not miss its frontend")
+	}
+	if err := d.Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTokenSpeedRefusesBadConfigs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

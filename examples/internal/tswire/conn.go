@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	zmq "github.com/pebbe/zmq4"
 
@@ -26,6 +27,7 @@ type Conn struct {
 	zctx    *zmq.Context
 	input   *socket
 	output  *socket
+	gone    chan struct{}
 	closing chan struct{}
 	once    sync.Once
 }
@@ -40,7 +42,7 @@ func Dial(ctx context.Context, config DialConfig) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tswire: context: %w", err)
 	}
-	c := &Conn{logger: config.Logger, zctx: zctx, closing: make(chan struct{})}
+	c := &Conn{logger: config.Logger, zctx: zctx, gone: make(chan struct{}), closing: make(chan struct{})}
 	if c.logger == nil {
 		c.logger = slog.Default()
 	}
@@ -57,59 +59,98 @@ func (c *Conn) dial(ctx context.Context, config DialConfig) error {
 	if err != nil {
 		return err
 	}
-	c.input, err = connect(c.zctx, zmq.DEALER, options{endpoint: a.input, identity: identity, maxSize: maxCommand})
+	c.input, err = newSocket(c.zctx, zmq.DEALER, options{endpoint: a.input, identity: identity, maxSize: maxCommand})
 	if err != nil {
+		return err
+	}
+	if err := c.watch(); err != nil {
+		return err
+	}
+	if err := c.input.connect(a.input); err != nil {
 		return err
 	}
 	if err := c.input.sendLocked(zmq.DONTWAIT, config.Ready.append(nil)); err != nil {
 		return err
 	}
-	c.output, err = connect(c.zctx, zmq.PUSH, options{endpoint: a.output, maxSize: maxHandshake, linger: lastWords, send: glance})
-	return err
+	c.output, err = newSocket(c.zctx, zmq.PUSH, options{endpoint: a.output, maxSize: maxHandshake, linger: lastWords, send: glance})
+	if err != nil {
+		return err
+	}
+	return c.output.connect(a.output)
 }
 
 // shakeHands returns where to go next.
 func (c *Conn) shakeHands(ctx context.Context, endpoint string, identity []byte) (addresses, error) {
-	s, err := connect(c.zctx, zmq.DEALER, options{endpoint: endpoint, identity: identity, maxSize: maxHandshake, linger: lastWords, receive: glance})
+	for {
+		a, err := c.hello(ctx, endpoint, identity)
+		if !errors.Is(err, ErrStalled) {
+			return a, err
+		}
+		if ctx.Err() != nil {
+			return addresses{}, fmt.Errorf("tswire: waiting for the frontend at %s: %w", endpoint, context.Cause(ctx))
+		}
+	}
+}
+
+// hello calls once. The error is ErrStalled if there is no answer, which is not for
+// ever: the frontend may have closed with the HELLO in its hands, and what binds the
+// address next does not know of it; nor does it see a line whose identity another
+// holds.
+func (c *Conn) hello(ctx context.Context, endpoint string, identity []byte) (addresses, error) {
+	s, err := newSocket(c.zctx, zmq.DEALER, options{endpoint: endpoint, identity: identity, maxSize: maxHandshake, linger: lastWords, receive: glance})
 	if err != nil {
 		return addresses{}, err
 	}
 	defer s.close()
+	if err := s.connect(endpoint); err != nil {
+		return addresses{}, err
+	}
 	if err := s.sendLocked(zmq.DONTWAIT, appendStatus(nil, statusHello)); err != nil {
 		return addresses{}, err
 	}
-	for {
-		frames, err := s.receiveLocked()
-		if ctx.Err() != nil {
-			return addresses{}, errors.Join(
-				fmt.Errorf("tswire: waiting for the frontend at %s: %w", endpoint, context.Cause(ctx)),
-				s.SetLinger(0)) // the HELLO that nobody took
-		}
-		if errors.Is(err, ErrStalled) {
-			continue
-		}
-		if err != nil {
-			return addresses{}, err
-		}
-		a, err := readInit(frames[len(frames)-1])
-		if err != nil {
-			return addresses{}, fmt.Errorf("tswire: %w", err)
-		}
-		return a, s.sendLocked(zmq.DONTWAIT, appendStatus(nil, statusReady))
+	called := time.Now()
+	frames, err := s.receiveLocked()
+	for errors.Is(err, ErrStalled) && ctx.Err() == nil && time.Since(called) < callAgain {
+		frames, err = s.receiveLocked()
 	}
+	if err != nil {
+		return addresses{}, errors.Join(err, s.SetLinger(0)) // the HELLO that nobody took
+	}
+	a, err := readInit(frames[len(frames)-1])
+	if err != nil {
+		return addresses{}, fmt.Errorf("tswire: %w", err)
+	}
+	return a, s.sendLocked(zmq.DONTWAIT, appendStatus(nil, statusReady))
 }
 
-func connect(zctx *zmq.Context, t zmq.Type, o options) (*socket, error) {
-	s, err := newSocket(zctx, t, o)
+// watch has c.gone closed when the frontend closes the input line, or never takes
+// it. libzmq would go on dialling, but what binds that address next is not the
+// frontend that gave it out.
+func (c *Conn) watch() error {
+	const endpoint = "inproc://input-line"
+	if err := c.input.Monitor(endpoint, zmq.EVENT_DISCONNECTED|zmq.EVENT_CONNECT_RETRIED); err != nil {
+		return fmt.Errorf("tswire: %s: %w", endpoint, err)
+	}
+	events, err := newSocket(c.zctx, zmq.PAIR, options{maxSize: maxHandshake})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.Connect(o.endpoint); err != nil {
-		s.close()
-		return nil, fmt.Errorf("tswire: %s: %w", o.endpoint, err)
+	if err := events.connect(endpoint); err != nil {
+		events.close()
+		return err
 	}
-	return s, nil
+	go func() {
+		defer events.close()
+		if _, _, _, err := events.RecvEvent(0); err == nil {
+			close(c.gone)
+		}
+	}()
+	return nil
 }
+
+// Gone is closed when the frontend is gone. Nothing ends with it: a Receive goes on
+// waiting, and so may a Send, until Close or Kill.
+func (c *Conn) Gone() <-chan struct{} { return c.gone }
 
 // Receive waits for the next command. Messages that make no sense are logged and
 // passed over, as engines do: a newer frontend must not bring down a rank.

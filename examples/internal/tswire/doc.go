@@ -23,6 +23,8 @@
 //
 // It is a reference, made to be read. It does not take a rank back: if one is gone,
 // which its engine may have said with its last word or not at all, the group is, and
-// a new Frontend is due. It knows TCP only, no embeddings, no pictures, no
-// disaggregation, and of the sampling parameters two.
+// a new Frontend is due. For that one the ranks have to dial anew; a Conn notices
+// that its frontend is gone (Gone), which a real engine (0.1.1) does not. It knows
+// TCP only, no embeddings, no pictures, no disaggregation, and of the sampling
+// parameters two.
 package tswire

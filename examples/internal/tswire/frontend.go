@@ -65,7 +65,7 @@ type Frontend struct {
 	init     []byte // the answer to HELLO
 
 	handshake *socket // only Accept uses it
-	input     *socket // Accept receives, and sends nothing; then Add and Abort send
+	input     *socket // Accept receives; then Add and Abort send
 	output    *socket // only Serve uses it
 
 	close func() error
@@ -137,7 +137,9 @@ type rankState struct {
 }
 
 // Accept waits until all ranks of the group have shaken hands and registered, and
-// returns what they say of themselves, by rank. Who else dials is ignored.
+// returns what they say of themselves, by rank. Who else dials is ignored. A rank
+// that has left meanwhile may come again; one that comes while another of its index
+// is there is ErrSameIndex, for the group would wait for the right one in silence.
 func (f *Frontend) Accept(ctx context.Context) ([]Ready, error) {
 	f.handshake.mu.Lock()
 	defer f.handshake.mu.Unlock()
@@ -202,7 +204,10 @@ func (f *Frontend) greetLocked(ranks []rankState) error {
 		f.config.Logger.Warn("tswire: handshake message makes no sense", "rank", rank, "status", status, "err", err)
 	case status == statusReady:
 		ranks[rank].ready = true
+	case ranks[rank].registered && f.reachableLocked(identity):
+		return fmt.Errorf("%w: %d; if it was restarted, the old one has not been missed yet", ErrSameIndex, f.config.FirstIndex+rank)
 	default:
+		ranks[rank] = rankState{}
 		err := f.handshake.sendLocked(zmq.DONTWAIT, identity, f.init)
 		// It has left again, and is welcome to come back.
 		if err != nil && !errors.Is(err, ErrUnreachable) {
@@ -210,6 +215,13 @@ func (f *Frontend) greetLocked(ranks []rankState) error {
 		}
 	}
 	return nil
+}
+
+// reachableLocked reports whether the rank that has registered under an identity is
+// still connected. Only sending it something tells: here, to abort nothing.
+func (f *Frontend) reachableLocked(identity []byte) bool {
+	err := f.input.sendLocked(zmq.DONTWAIT, identity, typeAbort, appendAbort(nil, nil))
+	return !errors.Is(err, ErrUnreachable)
 }
 
 // registerLocked takes in one message on the input socket.

@@ -19,6 +19,9 @@ var (
 	// connection to: what was to be sent will not arrive. It says nothing of what
 	// was sent before, and its absence promises nothing.
 	ErrUnreachable = errors.New("tswire: no connection to the rank")
+	// ErrSameIndex is returned by Accept when two engines that are there at once go by
+	// one index.
+	ErrSameIndex = errors.New("tswire: two engines have the same index")
 	// ErrStalled is returned by Add and Abort for a rank that is connected and does
 	// not read.
 	ErrStalled = errors.New("tswire: the rank does not read")
@@ -28,6 +31,8 @@ const (
 	// glance is how long a wait in libzmq goes on before it looks up, where nothing
 	// else would end it.
 	glance = 50 * time.Millisecond
+	// callAgain is how long a rank waits for the answer to its HELLO.
+	callAgain = time.Second
 	// lastWords is how long what was said last may take to leave.
 	lastWords = time.Second
 
@@ -80,6 +85,13 @@ func newSocket(zctx *zmq.Context, t zmq.Type, o options) (*socket, error) {
 		return nil, fmt.Errorf("tswire: socket: %w", err)
 	}
 	return &socket{Socket: s}, nil
+}
+
+func (s *socket) connect(endpoint string) error {
+	if err := s.Connect(endpoint); err != nil {
+		return fmt.Errorf("tswire: %s: %w", endpoint, err)
+	}
+	return nil
 }
 
 // close may be called twice, and on nil.

@@ -249,6 +249,31 @@ func TestDialWithoutAFrontendEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Somebody else may have the first HELLO: a frontend that was about to close.
+func TestDialCallsAgain(t *testing.T) {
+	f := listen(t, FrontendConfig{})
+	dialled := make(chan *Conn, 1)
+	go func() {
+		c, err := Dial(testContext(t), DialConfig{Handshake: f.Endpoint()})
+		if err != nil {
+			t.Error(err)
+		}
+		dialled <- c
+	}()
+	f.handshake.mu.Lock()
+	_, _, err := f.handshake.fromRankLocked()
+	f.handshake.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Accept(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if c := <-dialled; c != nil {
+		c.Kill()
+	}
+}
+
 func TestBadConfig(t *testing.T) {
 	for _, endpoint := range []string{"127.0.0.1:1", "ipc:///tmp/x", "tcp://127.0.0.1", "tcp://*:5570", "tcp://0.0.0.0:5570", "tcp://[::]:5570", "tcp://:5570"} {
 		if _, err := Listen(FrontendConfig{Endpoint: endpoint}); err == nil {
@@ -269,4 +294,102 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%+v was accepted", c)
 		}
 	}
+}
+
+// A rank that has left may come again before its group is complete. A second one of
+// its index must not, and nor is it to wait in silence.
+func TestRankThatComesTwice(t *testing.T) {
+	f := listen(t, FrontendConfig{Ranks: 2, FirstIndex: 7})
+	f.handshake.mu.Lock()
+	defer f.handshake.mu.Unlock()
+	f.input.mu.Lock()
+	defer f.input.mu.Unlock()
+	ranks := make([]rankState, 2)
+	dial := func(ctx context.Context) <-chan *Conn {
+		dialled := make(chan *Conn, 1)
+		go func() {
+			c, err := Dial(ctx, DialConfig{Handshake: f.Endpoint(), EngineIndex: 8})
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			dialled <- c
+		}()
+		return dialled
+	}
+	meet := func(dialled <-chan *Conn) *Conn {
+		for ranks[1] = (rankState{}); !ranks[1].ready; {
+			if err := f.greetLocked(ranks); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.registerLocked(ranks); err != nil {
+			t.Fatal(err)
+		}
+		return <-dialled
+	}
+	first := meet(dial(testContext(t)))
+	first.Kill()
+	for deadline := time.Now().Add(patience); f.reachableLocked(identityOf(8)); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the killed rank stays")
+		}
+	}
+	second := meet(dial(testContext(t)))
+	defer second.Kill()
+
+	ctx, cancel := context.WithCancel(testContext(t))
+	third := dial(ctx)
+	if err := f.greetLocked(ranks); !errors.Is(err, ErrSameIndex) || !strings.Contains(err.Error(), "index: 8") {
+		t.Errorf("%v", err)
+	}
+	if c, err := second.Receive(); err != nil || c.Add != nil || len(c.Abort) != 0 {
+		t.Errorf("the one that was there is told %+v, %v", c, err)
+	}
+	cancel()
+	if c := <-third; c != nil {
+		c.Kill()
+		t.Error("a second rank of one index was taken")
+	}
+}
+
+func TestRankMissesItsFrontend(t *testing.T) {
+	f, conns := group(t, FrontendConfig{Ranks: 2})
+	for rank, c := range conns {
+		select {
+		case <-c.Gone():
+			t.Errorf("rank %d misses a frontend that is there", rank)
+		default:
+		}
+	}
+	f.Close()
+	for rank, c := range conns {
+		select {
+		case <-c.Gone():
+		case <-time.After(patience):
+			t.Errorf("rank %d does not miss its frontend", rank)
+		}
+	}
+}
+
+func TestRankMissesAFrontendThatWasNeverAtItsAddress(t *testing.T) {
+	f := listen(t, FrontendConfig{})
+	f.init = appendInit(nil, addresses{input: "tcp://127.0.0.1:1", output: "tcp://127.0.0.1:1"})
+	ctx, cancel := context.WithCancel(testContext(t))
+	accepted := make(chan error)
+	go func() {
+		_, err := f.Accept(ctx)
+		accepted <- err
+	}()
+	c, err := Dial(testContext(t), DialConfig{Handshake: f.Endpoint()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Kill()
+	select {
+	case <-c.Gone():
+	case <-time.After(patience):
+		t.Error("the rank waits for ever")
+	}
+	cancel()
+	<-accepted
 }
