@@ -167,7 +167,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	if len(results) > 1 {
+	if len(results) > 1 && results[0].told() {
 		fmt.Fprint(stdout, "\n", compared(results[0], results[1]))
 	}
 	return nil

@@ -101,7 +101,7 @@ rank  sent  share  gone  running  waiting  KV cache  score  another had several
 		fmt.Fprintf(w, "%4d %5d %5.1f%% %5d %8s %8s %9s %6.4g %19.1fs\n", i, k.chat, r.share(i), k.left,
 			count(s.Running), count(s.Waiting), percent(s.KVUsage), s.Score, k.idle.Seconds())
 	}
-	fmt.Fprintf(w, "\nTime to the first token: median %v, 99th percentile %v. %d clients had gone before the end.\n",
+	fmt.Fprintf(w, "\nTime to the first token: median %v, 99th percentile %v. Clients gone before the end: %d.\n",
 		r.first50.Round(time.Millisecond), r.first99.Round(time.Millisecond), r.left)
 	if r.cut != nil {
 		fmt.Fprintf(w, "Cut short: %v.\n%d requests were sent and have no answer; the times leave them out. %d were not sent.\n", r.cut, r.failed, r.unsent)

@@ -18,6 +18,11 @@ func (r *result) shunned() (ranks []int) {
 	return ranks
 }
 
+// told reports whether any rank has told its load.
+func (r *result) told() bool {
+	return slices.ContainsFunc(r.ranks, func(k rankResult) bool { return k.status.Running.IsKnown() })
+}
+
 // few is how many chat requests per rank say nothing yet.
 const few = 5
 
@@ -35,7 +40,7 @@ func (r *result) verdict() string {
 		return "Not all was answered, so this says little.\n"
 	case r.chat < few*len(r.ranks):
 		return fmt.Sprintf("%d chat requests are too few to say anything; see -rate and -time.\n", r.chat)
-	case !slices.ContainsFunc(r.ranks, func(k rankResult) bool { return k.status.Running.IsKnown() }):
+	case !r.told():
 		return "The batches told no load, so there is no last word. The connector went by its own requests alone.\n"
 	case r.believed && len(shunned) > 0:
 		return fmt.Sprintf(`Shunned: %s.
