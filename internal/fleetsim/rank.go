@@ -34,8 +34,8 @@ type rank struct {
 	prefillTokens int64 // of the prefilling requests, prompt tokens still to be computed
 	outputTokens  int64 // of all requests, tokens still to be made
 	coming        int64 // requests on their way here
-	comingTokens    int64 // their prompt tokens to be computed
-	comingOutput    int64 // and tokens to be made
+	comingTokens  int64 // their prompt tokens to be computed
+	comingOutput  int64 // and tokens to be made
 
 	// Since the engine started.
 	prefilled   int64 // prompt tokens computed
