@@ -37,7 +37,7 @@
 //	-time, -burst, -rate, -seed    the traffic; see -h
 //
 // What to copy is router.go. The tables go to standard output, with what they mean;
-// all else to standard error. It exits with 0 only if every request was answered.
+// all else to standard error. It exits with 0 only if no request failed.
 // One that is interrupted, or whose ranks die or cannot keep up, prints what there is.
 package main
 
