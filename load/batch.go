@@ -68,10 +68,14 @@ func FromVLLM(o *vllm.Outputs, err error) Batch {
 	}
 	b := Batch{Rank: o.EngineIndex, Finished: o.Finished, HasLoad: o.Load.Known, Err: o.LoadErr}
 	if l := &o.Load; l.Known {
+		b.Err = nil // if there is one it is about the KV usage, which the report does without
 		b.Load = Report{
 			Running: l.Running, Waiting: addSat(l.Waiting, l.Skipped.Or(0)),
 			KVUsage: unless(!l.KVUsage.IsKnown(), l.KVUsage.Or(0)),
 			Source:  SourceBatch,
+		}
+		if o.LoadErr != nil {
+			b.Load.Flaws = FlawKVUsage
 		}
 	}
 	return b

@@ -3,6 +3,7 @@ package load
 import (
 	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/plimsoll-go/plimsoll/snapshot/vllm"
@@ -101,6 +102,20 @@ func TestAUtilityReplyWithIndex0LeavesABusyRank0Alone(t *testing.T) {
 	}
 	if st := c.Status(); st.Batches != 1 || len(st.Dropped) != 0 {
 		t.Errorf("the status shows %+v", st)
+	}
+}
+
+func TestAKVUsageThatIsNoneIsAFlawOfTheReport(t *testing.T) {
+	// The terminal message, with a usage of NaN.
+	b := vllmBatch(t, strings.Replace(vllmEnd, "cb3fe8000000000000", "cb7ff8000000000000", 1))
+	if b.Err != nil || b.Load != (Report{Running: 3, Waiting: 5, Source: SourceBatch, Flaws: FlawKVUsage}) {
+		t.Errorf("%+v", b)
+	}
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	mustReserveRank(t, c, "r2", 1)
+	mustObserve(t, c, b)
+	if rs := c.worker.Status().Ranks[1]; rs.Flawed != 1 || rs.Report.Running != 3 || rs.Report.KVUsage.IsKnown() {
+		t.Errorf("the rank's status shows %+v", rs)
 	}
 }
 

@@ -74,6 +74,17 @@ func (b *books) sinceReport(leftAtReport uint64) (since int64, seen Seen) {
 	return min(int64(uint64(seen)-leftAtReport), inFlight), seen
 }
 
+// counted is how many requests a report that comes now is taken to count: those that
+// have left, rather too few than too many. Where all requests are ours it is all that
+// were picked: what is in flight is the least that counts there, so that none of
+// them can be missed, and none has to be marked to be counted once.
+func (b *books) counted(owned bool) uint64 {
+	if owned {
+		return b.picked.Load()
+	}
+	return b.left.Load()
+}
+
 // tryPick counts a request if none has been counted since then.
 func (b *books) tryPick(seen Seen, tokens uint64) bool {
 	if !b.picked.CompareAndSwap(uint64(seen), uint64(seen)+1) {
@@ -86,6 +97,12 @@ func (b *books) tryPick(seen Seen, tokens uint64) bool {
 func (b *books) pick(tokens uint64) {
 	b.picked.Add(1)
 	b.addTokens(tokens)
+}
+
+// unpick takes a pick back: as a request that was done at once.
+func (b *books) unpick(tokens uint64) {
+	b.mark(flightLeft|flightStarted, tokens)
+	b.finish(false)
 }
 
 func (b *books) addTokens(tokens uint64) {
@@ -199,19 +216,22 @@ func (t Ticket) live(word uint64) bool {
 // request the rank if it has none. It fails after the end, and for a ticket that is
 // held already.
 func (t Ticket) hold(rank int) bool {
+	var b *books // of the rank, if it is a new one
 	var own uint64
 	if t.request.rank() == NoRank {
-		own = uint64(rank+1) * flightRank
+		b, own = t.worker.rankBook(rank), uint64(rank+1)*flightRank
+		b.pick(t.request.tokens()) // first, or a mark that follows at once would be booked before it
 	}
 	for {
 		word := t.flight.word.Load()
 		if !t.live(word) || word&flightHeld != 0 {
+			if b != nil {
+				b.unpick(t.request.tokens())
+			}
 			return false
 		}
 		if t.flight.word.CompareAndSwap(word, word|flightHeld|own) {
-			if own != 0 {
-				b := t.worker.rankBook(rank)
-				b.pick(t.request.tokens())
+			if b != nil {
 				b.mark(word, t.request.tokens()) // what the ticket has marked before
 			}
 			return true
@@ -282,8 +302,10 @@ func (t Ticket) Done() {
 		return
 	}
 	if held := t.release(false); held {
-		t.worker.connector.Load().ticketDone(t)
-		flights.Put(t.flight)
+		if c := t.worker.connector.Load().Value(); c != nil {
+			c.ticketDone(t)
+			flights.Put(t.flight)
+		}
 	}
 }
 

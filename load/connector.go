@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"weak"
 )
 
 // ConnectorConfig configures a Connector.
@@ -86,7 +87,7 @@ type connectorRank struct {
 	reported bool
 	report   Report // the newest, silenced where that is due
 	received int64  // when; only where it can go stale
-	picked   uint64 // by the rank's books, then
+	counted  uint64 // requests that it is taken to count; see books.counted
 	own      int64  // in flight, then
 
 	running, waiting int64  // the engine's last word
@@ -132,10 +133,14 @@ func NewConnector(w *Worker, c ConnectorConfig) (*Connector, error) {
 	}
 	conn.mu.Lock() // nobody can know it yet but who finds it with the worker
 	defer conn.mu.Unlock()
-	if !w.connector.CompareAndSwap(nil, conn) {
+	// Weak, because the connector holds flights, which have finalizers and know their
+	// worker: a cycle through those would never be collected. A connector that
+	// nobody else has need not be told of anything.
+	self := weak.Make(conn)
+	if !w.connector.CompareAndSwap(nil, &self) {
 		return nil, fmt.Errorf("%w: %s has one", ErrConnector, w.id)
 	}
-	conn.feed = w.advertise(ranks, !c.Shared)
+	conn.feed = w.advertise(ranks, Feed{connector: true, owned: !c.Shared})
 	return conn, nil
 }
 
@@ -204,7 +209,7 @@ func (c *Connector) Register(id string, ticket Ticket) (Reservation, error) {
 		return Reservation{}, err
 	}
 	rank := ticket.request.rank()
-	if ticket.flight == nil || ticket.worker != c.worker || rank >= len(c.ranks) {
+	if ticket.worker != c.worker || rank >= len(c.ranks) || !ticket.live(ticket.flight.word.Load()) {
 		return Reservation{}, ErrForeignTicket
 	}
 	if rank == NoRank {
@@ -255,12 +260,14 @@ func (c *Connector) leastLoadedLocked(now int64) int {
 // scoreLocked is the score of a rank. unheard is what to add to our own requests
 // where there is no report to go by.
 func (c *Connector) scoreLocked(rank int, now int64, unheard float64) float64 {
-	own, seen := c.rankBook(rank).inFlight()
+	b := c.rankBook(rank)
+	own, _ := b.inFlight()
 	r := &c.ranks[rank]
 	if !c.heard(r, now) {
 		return RankScore(own, own, nil) + unheard
 	}
-	return RankScore(own, int64(uint64(seen)-r.picked), &r.report)
+	since, _ := b.sinceReport(r.counted)
+	return RankScore(own, since, &r.report)
 }
 
 // heard reports whether the rank's newest report counts.
@@ -364,8 +371,7 @@ func (c *Connector) storeLocked(rank int, b *Batch) error {
 	r := &c.ranks[rank]
 	r.report, r.reported = b.Load, true
 	r.running, r.waiting = b.Load.Running, b.Load.Waiting
-	own, seen := c.rankBook(rank).inFlight()
-	r.own, r.picked = own, uint64(seen)
+	r.own, r.counted = c.inFlight(rank), c.rankBook(rank).counted(!c.shared)
 	if c.shared {
 		r.received = c.worker.table.receivedAt(&b.Load, c.now())
 	}

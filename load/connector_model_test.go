@@ -36,7 +36,7 @@ type groupRank struct {
 	running, waiting int64  // what it said
 	received         int64
 	sent             int   // requests sent to the worker by then
-	picked           int64 // requests of the rank by then
+	counted          int64 // requests of the rank that it is taken to count
 	own              int64 // of those, in flight then
 	reports          uint64
 	flawed           uint64
@@ -108,6 +108,12 @@ func (g *groupModel) picked(rank int) int64 {
 	return g.count(func(r *groupRequest) bool { return r.rank == rank })
 }
 
+// counted counts the requests of a rank that a report is taken to count: those that
+// have been sent, or all where nobody else sends any.
+func (g *groupModel) counted(rank int) int64 {
+	return g.count(func(r *groupRequest) bool { return r.rank == rank && (r.sent || !g.shared) })
+}
+
 // known counts the requests of a rank that the connector knows.
 func (g *groupModel) known(rank int) int64 {
 	return g.count(func(r *groupRequest) bool { return r.held && r.rank == rank })
@@ -154,7 +160,7 @@ func (g *groupModel) scores(now int64) []float64 {
 		switch kv, ok := s.reads.KVUsage.Get(); {
 		case fresh(s):
 			// What was sent since is not in the report, as far as it is in flight.
-			since := math.Min(float64(g.picked(rank)-s.picked), own)
+			since := math.Min(float64(g.picked(rank)-s.counted), own)
 			list[rank] = math.Max(own, float64(s.reads.Running)+float64(s.reads.Waiting)+since)
 			if ok && s.reads.Waiting > 0 {
 				list[rank] += 6 * float64(s.reads.Waiting) * math.Max(0, kv-0.5)
@@ -542,7 +548,7 @@ func (m *connectorModel) observe(g *groupModel) {
 	}
 	// First its load, then the requests that it ends: whoever ends with it is in the
 	// load, and has no part in what is left.
-	sent := g.sent()
+	sent, counted := g.sent(), g.counted(rank)
 	var over []*groupRequest
 	for _, id := range ids {
 		if q := g.find(id); q != nil {
@@ -588,7 +594,7 @@ func (m *connectorModel) observe(g *groupModel) {
 		s.reads.Source = SourceBatch
 		s.running, s.waiting = b.Load.Running, b.Load.Waiting
 		s.reported, s.quiet, s.received, s.sent = true, false, received, sent
-		s.picked, s.own = g.picked(rank), g.onRank(rank).InFlight
+		s.counted, s.own = counted, g.onRank(rank).InFlight
 		s.reports++
 		if flawed {
 			s.flawed++

@@ -409,7 +409,9 @@ func TestABurstSpreadsOverRanksThatOthersHaveFilled(t *testing.T) {
 	}
 	var per [4]int
 	for i := range 41 {
-		per[mustReserve(t, c, fmt.Sprint(i)).Rank()]++
+		r := mustReserve(t, c, fmt.Sprint(i))
+		r.Dispatched()
+		per[r.Rank()]++
 	}
 	if per != [4]int{11, 10, 10, 10} {
 		t.Errorf("41 requests between two reports spread as %v", per)

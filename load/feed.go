@@ -12,6 +12,9 @@ type Feed struct {
 	worker *Worker
 	ranks  int
 	since  int64
+
+	connector bool // it is a Connector's
+	owned     bool // of that, whose requests all are ours
 }
 
 // Ranks returns the number of ranks advertised.
@@ -94,7 +97,8 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 		w.dropLocked(rank, "bad_report", bad)
 		return bad
 	}
-	if rank < len(old.ranks) && old.ranks[rank].outranks(&r, now-t.window) {
+	// A host's own report of a rank that does not go stale would stay for ever.
+	if f == nil && old.owned || rank < len(old.ranks) && old.ranks[rank].outranks(&r, now-t.window) {
 		w.dropLocked(rank, "outranked", ErrOutranked)
 		return ErrOutranked
 	}

@@ -84,7 +84,7 @@ type rankState struct {
 	received int64
 	left     uint64 // of the worker's books
 	own      int64  // in flight on the worker
-	picked   uint64 // of the rank's books
+	counted  uint64 // requests of the rank's books that it is taken to count; see books.counted
 }
 
 // outranks reports whether r must not take the place of the report: that one is
@@ -103,7 +103,7 @@ func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
 		received: received,
 		left:     w.books.left.Load(),
 		own:      own,
-		picked:   w.rankBook(rank).picked.Load(),
+		counted:  w.rankBook(rank).counted(w.state.owned),
 	}
 	if r.Asked.known {
 		s.left = min(s.left, r.Asked.left)
@@ -128,6 +128,9 @@ func (s *state) judge(now, window int64) {
 			continue
 		}
 		s.depth = addSat(s.depth, r.report.depth())
+		if capacity, ok := r.report.KVCapacity.Get(); ok && capacity == 0 {
+			booting = true
+		}
 		if s.owned && r.report.quiet {
 			continue
 		}
@@ -140,9 +143,6 @@ func (s *state) judge(now, window int64) {
 		s.left = min(s.left, r.left)
 		if r.received >= newest {
 			newest, s.own = r.received, r.own
-		}
-		if capacity, ok := r.report.KVCapacity.Get(); ok && capacity == 0 {
-			booting = true
 		}
 	}
 	s.expires = s.oldest + window

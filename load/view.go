@@ -262,6 +262,12 @@ func (e Entry) OwnOn(rank int) Own {
 	return Own{}
 }
 
+// HasRank reports whether the worker is known to have a rank: it is advertised, or,
+// where none is, has reported.
+func (e Entry) HasRank(rank int) bool {
+	return rank >= 0 && rank < len(e.s.ranks) && (e.s.advertised || e.s.ranks[rank] != nil)
+}
+
 // RankScore scores a rank of a trusted worker by its newest report and this
 // gateway's books.
 func (e Entry) RankScore(rank int) float64 {
@@ -270,9 +276,10 @@ func (e Entry) RankScore(rank int) float64 {
 		own := e.OwnOn(rank).InFlight
 		return RankScore(own, own, nil)
 	}
-	own, seen := b.inFlight()
 	s := e.s.ranks[rank]
-	return RankScore(own, int64(uint64(seen)-s.picked), &s.report)
+	own, _ := b.inFlight()
+	since, _ := b.sinceReport(s.counted)
+	return RankScore(own, since, &s.report)
 }
 
 // Ranks returns the number of ranks that the worker advertises, or, where it

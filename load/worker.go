@@ -2,6 +2,7 @@ package load
 
 import (
 	"sync/atomic"
+	"weak"
 )
 
 // Worker is one incarnation of one inference engine as a target for requests.
@@ -18,8 +19,8 @@ type Worker struct {
 	table *Table
 	order uint64 // of addition
 
-	rankBooks atomic.Pointer[[]*books]  // grows, under table.mu; a rank's books stay
-	connector atomic.Pointer[Connector] // its only one; nil if it has none
+	rankBooks atomic.Pointer[[]*books]                // grows, under table.mu; a rank's books stay
+	connector atomic.Pointer[weak.Pointer[Connector]] // its only one; nil if it never had one
 
 	// position is where the worker stands in the view, or notInView. It is written
 	// with table.mu held, and a hint: a reader's view may be older or renewed.
@@ -80,9 +81,9 @@ const NoRank = -1
 // where they are not known. A rank that the worker does not have is as good as
 // NoRank: the request counts on the worker alone.
 func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
-	r := newRequest(rank, promptTokens)
+	r := w.pickRank(newRequest(rank, promptTokens))
 	w.books.pick(r.tokens())
-	return w.reserved(r)
+	return newTicket(w, r)
 }
 
 // ReserveIf is Reserve on the condition that nobody has reserved on the worker
@@ -90,22 +91,28 @@ func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
 // its choice when this fails, so that simultaneous picks spread as if they had
 // been made one after another.
 func (w *Worker) ReserveIf(seen Seen, rank int, promptTokens int64) (Ticket, bool) {
-	r := newRequest(rank, promptTokens)
+	r := w.pickRank(newRequest(rank, promptTokens))
 	if !w.books.tryPick(seen, r.tokens()) {
+		if b := w.rankBook(r.rank()); b != nil {
+			b.unpick(r.tokens())
+		}
 		return Ticket{}, false
 	}
-	return w.reserved(r), true
+	return newTicket(w, r), true
 }
 
-func (w *Worker) reserved(r request) Ticket {
-	if rank := r.rank(); rank != NoRank {
-		if b := w.rankBook(rank); b != nil {
-			b.pick(r.tokens())
-		} else {
-			r = newRequest(NoRank, int64(r.tokens())) // the rank may be there by the time of Done
-		}
+// pickRank counts a request on its rank. That comes before the worker's count: who
+// has seen that one has to see this one too, or would choose the same rank.
+func (w *Worker) pickRank(r request) request {
+	if r.rank() == NoRank {
+		return r
 	}
-	return newTicket(w, r)
+	b := w.rankBook(r.rank())
+	if b == nil {
+		return newRequest(NoRank, int64(r.tokens())) // the rank may be there by the time of Done
+	}
+	b.pick(r.tokens())
+	return r
 }
 
 // rankBook returns the books of a rank, and nil for NoRank and for a rank that
@@ -159,16 +166,20 @@ func (w *Worker) SetAside() {
 // returns the feed to put their reports to. What an earlier feed reported is
 // dropped and that feed's handle goes dead; the books stay, since the requests
 // do. Until every rank has reported, the worker is not trusted.
-func (w *Worker) Advertise(ranks int) *Feed { return w.advertise(ranks, false) }
+//
+// On a worker whose engine is dead (see Connector.Fail) the feed is dead from the
+// beginning.
+func (w *Worker) Advertise(ranks int) *Feed { return w.advertise(ranks, Feed{}) }
 
-func (w *Worker) advertise(ranks int, owned bool) *Feed {
+func (w *Worker) advertise(ranks int, kind Feed) *Feed {
 	ranks = max(ranks, 1)
 	t := w.table
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f := &Feed{worker: w, ranks: ranks, since: now}
-	if w.gone {
+	f := &kind
+	f.worker, f.ranks, f.since = w, ranks, now
+	if w.gone || w.state.noFeed == Dead {
 		w.growLocked(ranks) // its books go on
 		return f
 	}
@@ -176,14 +187,15 @@ func (w *Worker) advertise(ranks int, owned bool) *Feed {
 	w.stats = nil
 	w.growLocked(ranks)
 	s := w.state.next()
-	s.advertised, s.owned, s.noFeed, s.ranks = true, owned, NoFeed, make([]*rankState, ranks)
+	s.advertised, s.owned, s.noFeed, s.ranks = true, f.owned, NoFeed, make([]*rankState, ranks)
 	s.judge(now, t.window)
 	t.setLocked(s)
 	return f
 }
 
 // SetNotPublishing says that the engine answers and does not publish its load, and
-// why, in words. The reports of its feed are dropped and the feed goes dead.
+// why, in words. The reports of its feed are dropped and the feed goes dead; that of
+// a Connector does not go by what the engine publishes and is left alone.
 func (w *Worker) SetNotPublishing(reason string) { w.noFeed(NotPublishing, reason) }
 
 // SetNoAnswer says that it could not be found out whether the engine publishes its
@@ -196,7 +208,8 @@ func (w *Worker) noFeed(why Why, reason string) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.gone || (why == NoAnswer && w.feed != nil) {
+	fed := w.feed != nil && (why == NoAnswer || w.feed.connector && why != Dead)
+	if w.gone || w.state.noFeed == Dead || fed {
 		return
 	}
 	s := w.state.next()

@@ -1,17 +1,13 @@
 package selector
 
-import (
-	"math"
-
-	"github.com/plimsoll-go/plimsoll/load"
-)
+import "github.com/plimsoll-go/plimsoll/load"
 
 // DPRankName is the name of the policy DPRank.
 const DPRankName = "dp_rank"
 
 // DPRank returns the policy that chooses a worker and one of its data-parallel
 // ranks at once: the rank with the lowest score of all candidates' ranks, the next
-// in turn among equals. The score is load.RankScore, of the requests that this
+// in turn among equals, or any of them where the request restricts its candidates. The score is load.RankScore, of the requests that this
 // gateway has on the rank and of the rank's report, where its worker is trusted. A
 // worker that is not has its load, by the signal of the selector, spread evenly
 // over its ranks, and no rank scores below the gateway's own requests there; one
@@ -24,9 +20,9 @@ const DPRankName = "dp_rank"
 //
 // With a load.Connector, which makes the same choice by itself within one group,
 // it is for choosing among several groups: see Connector.Register.
-func DPRank() Policy { return &dpRank{new(rotation)} }
+func DPRank() Policy { return new(dpRank) }
 
-type dpRank struct{ rotation *rotation }
+type dpRank struct{ rotation rotation }
 
 func (*dpRank) Name() string { return DPRankName }
 
@@ -40,18 +36,25 @@ func (p *dpRank) Choose(d *Decision) Choice {
 	for i := range d.Len() {
 		places += placesOf(d.Entry(i), only)
 	}
-	place := p.rotation.start(d, places)
+	scale := d.rankScale()
+
+	place, least := p.rotation.ties(d, TiesRotate, places)
 	i, at := 0, place
 	for ; at >= placesOf(d.Entry(i), only); i++ {
 		at -= placesOf(d.Entry(i), only)
 	}
-
 	var best Choice
-	lowest, chosen := math.Inf(1), place
+	chosen, lowest := -1, 0.0
 	for range places {
-		c, score := scoreAt(d, i, at, only)
-		if score < lowest {
-			best, lowest, chosen = c, score, place
+		rank := at
+		if only != load.NoRank {
+			rank = only
+		}
+		if e := d.Entry(i); only != load.NoRank || e.Ranks() == 0 || e.HasRank(rank) {
+			c, score := scoreAt(d, i, rank, scale)
+			if (chosen < 0 || score <= lowest) && least.takes(score < lowest) {
+				best, chosen, lowest = c, place, score
+			}
 		}
 		place++
 		if at++; at == placesOf(d.Entry(i), only) {
@@ -73,31 +76,38 @@ func placesOf(e load.Entry, only int) int {
 	return max(e.Ranks(), 1)
 }
 
-// scoreAt scores one place of a candidate.
-func scoreAt(d *Decision, i, at, only int) (Choice, float64) {
-	e := d.Entry(i)
-	c := d.Candidate(i)
-	ranks := e.Ranks()
-	score := float64(c.Load)
-	rank := load.NoRank
-	if ranks > 0 {
-		if rank = at; only != load.NoRank {
-			rank = only
+// rankScale is the scale of the decision for a rank: what others have on each rank
+// of the workers that report, since a worker of many ranks takes more.
+func (d *Decision) rankScale() scale {
+	s := d.scale
+	if !s.on {
+		return s
+	}
+	ranks, workers := 0, 0
+	for i := range d.Len() {
+		if e := d.Entry(i); e.Trusted() {
+			ranks += e.Ranks()
+			workers++
 		}
-		if c.Basis == Engine {
-			score = e.RankScore(rank)
-		} else if score = float64(e.OwnOn(rank).InFlight); c.Basis == Estimated {
-			score = max(score, float64(c.Load)/float64(ranks))
-		}
+	}
+	s.others *= float64(workers) / float64(max(ranks, 1))
+	return s
+}
+
+// scoreAt scores a rank of a candidate, or, where its ranks are not known, the
+// whole.
+func scoreAt(d *Decision, i, rank int, ranks scale) (Choice, float64) {
+	e, c := d.Entry(i), d.Candidate(i)
+	if e.Ranks() == 0 {
+		return Choice{Candidate: c, Reason: LeastLoaded}, float64(c.Load)
+	}
+	score := float64(e.OwnOn(rank).InFlight)
+	switch c.Basis {
+	case Engine:
+		score = e.RankScore(rank)
+	case Estimated:
+		score = ranks.estimate(score)
 	}
 	c.Load = rounded(score)
 	return Choice{Candidate: c, Reason: LeastLoaded}.OnRank(rank), score
-}
-
-// rounded is a count of requests, also where it was more than there can be.
-func rounded(n float64) int64 {
-	if n = math.Round(n); n >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(n)
 }

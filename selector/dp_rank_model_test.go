@@ -18,6 +18,7 @@ type modelFleet struct {
 	table   *load.Table
 	workers []*load.Worker
 	picked  map[modelRank]int64 // requests that were picked for a rank
+	sent    map[modelRank]int64 // of these, those that have been dispatched
 	known   map[modelRank]int64 // of these, those that its newest report knows
 	idle    bool                // nothing is in flight
 }
@@ -32,7 +33,7 @@ type modelRank struct {
 func newModelFleet(t *testing.T, rnd *rand.Rand) *modelFleet {
 	t.Helper()
 	table, clock := newTestTable()
-	f := &modelFleet{table: table, picked: make(map[modelRank]int64), known: make(map[modelRank]int64), idle: rnd.IntN(3) == 0}
+	f := &modelFleet{table: table, picked: make(map[modelRank]int64), sent: make(map[modelRank]int64), known: make(map[modelRank]int64), idle: rnd.IntN(3) == 0}
 	report := func() load.Report {
 		r := load.Report{Running: rnd.Int64N(5), Waiting: rnd.Int64N(3)}
 		switch rnd.IntN(4) {
@@ -47,22 +48,28 @@ func newModelFleet(t *testing.T, rnd *rand.Rand) *modelFleet {
 		w := table.Add(name(i), "")
 		f.workers = append(f.workers, w)
 		ranks := 1 + rnd.IntN(4)
+		known := f.sent
 		reserve := func() {
 			for range rnd.IntN(6) {
 				rank := rnd.IntN(ranks+1) - 1
+				e, _ := table.View().Find(w)
 				k := w.Reserve(rank, 0)
 				t.Cleanup(k.Done)
-				if rnd.IntN(2) == 0 {
+				sent := rnd.IntN(2) == 0
+				if sent {
 					k.Dispatched()
 				}
-				if e, _ := table.View().Find(w); e.Ranks() > 0 {
+				if e.Ranks() > 0 {
 					f.picked[modelRank{w, rank}]++
+				}
+				if e.Ranks() > 0 && sent {
+					f.sent[modelRank{w, rank}]++
 				}
 			}
 		}
 		put := func(p putter, rank int) {
 			mustPut(t, p, rank, report())
-			f.known[modelRank{w, rank}] = f.picked[modelRank{w, rank}]
+			f.known[modelRank{w, rank}] = known[modelRank{w, rank}]
 			if !f.idle && rnd.IntN(2) == 0 {
 				reserve()
 			}
@@ -85,6 +92,9 @@ func newModelFleet(t *testing.T, rnd *rand.Rand) *modelFleet {
 			}
 		case 4:
 			c := must(load.NewConnector(w, load.ConnectorConfig{Ranks: ranks, Shared: rnd.IntN(3) == 0}))
+			if !c.Status().Shared {
+				known = f.picked
+			}
 			put(observer{c}, rnd.IntN(ranks))
 			put(observer{c}, rnd.IntN(ranks))
 		}
@@ -135,6 +145,22 @@ type modelPlace struct {
 	basis Basis
 }
 
+// modelEstimate is what a rank of a worker that does not report is taken to have.
+func modelEstimate(d *Decision, own float64) float64 {
+	var depth, ours, ranks float64
+	for i := range d.Len() {
+		if e := d.Entry(i); e.Trusted() {
+			d, o := e.Summands()
+			depth, ours, ranks = depth+float64(d), ours+float64(o), ranks+float64(e.Ranks())
+		}
+	}
+	estimate := own + math.Max(depth-ours, 0)/ranks
+	if ours > 0 {
+		estimate = math.Max(estimate, own*depth/ours)
+	}
+	return estimate
+}
+
 // places lists what there is to compare for a request.
 func (f *modelFleet) places(s *Selector, r Request) (places []modelPlace) {
 	d := s.newDecision(&r)
@@ -157,7 +183,7 @@ func (f *modelFleet) places(s *Selector, r Request) (places []modelPlace) {
 			case c.Basis == Engine && ok:
 				p.score = load.RankScore(int64(p.score), f.picked[p.modelRank]-f.known[p.modelRank], report)
 			case c.Basis == Estimated:
-				p.score = math.Max(p.score, float64(c.Load)/float64(e.Ranks()))
+				p.score = modelEstimate(d, p.score)
 			}
 			places = append(places, p)
 		}
@@ -214,6 +240,7 @@ func TestDPRankAgreesWithComparingAllRanksOfRandomFleets(t *testing.T) {
 					t.Fatalf("fleet %d: the rank of %v had %d requests with it, and %d after it", i, p, before, after)
 				}
 				f.picked[modelRank{p.Worker, p.Rank}]++
+				f.sent[modelRank{p.Worker, p.Rank}]++
 			}
 		}
 		// Each of the equals had its turn, and exactly as many, where all workers take

@@ -72,7 +72,9 @@ func TestDPRankSpreadsABurstOverRanksThatOthersHaveFilled(t *testing.T) {
 	s := dpRankSelector(table)
 	var per [4]int
 	for range 41 {
-		per[mustPick(t, s, Request{}).Rank]++
+		p := mustPick(t, s, Request{})
+		p.Dispatched()
+		per[p.Rank]++
 	}
 	if per != [4]int{10, 11, 10, 10} {
 		t.Errorf("41 requests between two reports spread as %v", per)
@@ -113,7 +115,7 @@ func TestDPRankTakesTurnsAmongEqualRanks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			counts := make(map[string]int)
 			s := dpRankSelector(table)
-			for range 600 {
+			for range 6000 {
 				p, err := s.Pick(r)
 				if err != nil {
 					t.Fatal(err)
@@ -125,8 +127,8 @@ func TestDPRankTakesTurnsAmongEqualRanks(t *testing.T) {
 				t.Fatalf("idle ranks were picked so often: %v", counts)
 			}
 			for at, n := range counts {
-				if n < 90 || n > 110 {
-					t.Errorf("rank %s was picked %d times of 600, want about 100", at, n)
+				if n < 850 || n > 1150 {
+					t.Errorf("rank %s was picked %d times of 6000, want about 1000", at, n)
 				}
 			}
 		})
@@ -210,29 +212,86 @@ func TestDPRankOfAWorkerWithoutFreshReportsGoesByWhatIsOurs(t *testing.T) {
 
 func TestDPRankSpreadsTheEstimateOfASilentWorkerOverItsRanks(t *testing.T) {
 	for _, c := range []struct {
-		own    int // on rank 0 of the silent worker
+		own    [2]int // on the ranks of the silent worker
 		worker string
+		rank   int
 		load   int64
 		basis  Basis
 	}{
-		{0, "b", 30, Estimated},  // others have 60 on a, and so on b
-		{10, "b", 35, Estimated}, // 10 of ours besides
-		{19, "b", 40, Estimated}, // 79 / 2, rounded; the worker that reports stands at 40
-		{21, "a", 40, Engine},    // depth is four times our own on a
+		{[2]int{0, 0}, "b", load.NoRank, 30, Estimated}, // others have 30 on each rank of a; either rank
+		{[2]int{0, 2}, "b", 0, 30, Estimated},
+		{[2]int{7, 5}, "b", 1, 35, Estimated},
+		{[2]int{11, 11}, "a", load.NoRank, 40, Engine}, // depth is four times our own on a
 	} {
 		table, _ := newTestTable()
 		a := table.Add("a", "")
 		f := a.Advertise(2)
 		for rank := range 2 {
-			onRank(t, a, rank, 10)
-		}
-		for rank := range 2 {
+			for range 10 {
+				k := a.Reserve(rank, 0)
+				t.Cleanup(k.Done)
+				k.Dispatched()
+			}
 			mustPut(t, f, rank, load.Report{Running: 40})
 		}
-		onRank(t, withRanks(t, table, "b", nil, nil), 0, c.own)
-		if p := mustPick(t, dpRankSelector(table), Request{}); p.Worker.ID() != c.worker || p.Load != c.load || p.Basis != c.basis {
-			t.Errorf("with %d of ours on the silent worker: %v, want %s at %d (%v)", c.own, p, c.worker, c.load, c.basis)
+		b := withRanks(t, table, "b", nil, nil)
+		for rank, n := range c.own {
+			onRank(t, b, rank, n)
 		}
+		p := mustPick(t, dpRankSelector(table), Request{})
+		if p.Worker.ID() != c.worker || p.Load != c.load || p.Basis != c.basis || c.rank != load.NoRank && p.Rank != c.rank {
+			t.Errorf("with %v of ours on the silent worker: %v, want %s, rank %d, at %d (%v)", c.own, p, c.worker, c.rank, c.load, c.basis)
+		}
+	}
+}
+
+func TestDPRankDoesNotTakeASilentWorkerOfManyRanksForIdle(t *testing.T) {
+	table, _ := newTestTable()
+	for i := range 3 {
+		withRanks(t, table, name(i), running(1))
+	}
+	silent := withRanks(t, table, "silent", make([]*load.Report, 8)...)
+	s := dpRankSelector(table)
+	for range 11 { // as many as there are ranks
+		mustPick(t, s, Request{})
+	}
+	if n := silent.InFlight(); n != 8 {
+		t.Errorf("of 11 requests over 11 ranks, 8 of them silent, those took %d", n)
+	}
+}
+
+func TestDPRankDoesNotChooseARankThatAHostHasNotFed(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	mustPut(t, w, 0, load.Report{Running: 7})
+	mustPut(t, w, 2, load.Report{Running: 5})
+	s := dpRankSelector(table)
+	for range 8 {
+		if p := mustPick(t, s, Request{}); p.Rank == 1 {
+			t.Errorf("%v, and nobody knows of a rank 1", p)
+		}
+	}
+	if p := mustPick(t, s, Request{Rank: load.Known(1)}); p.Rank != 1 {
+		t.Errorf("%v, and it is pinned to rank 1", p)
+	}
+}
+
+func TestTiesOfARestrictedRequestFavourNobody(t *testing.T) {
+	table, _ := newTestTable()
+	busy, idle := running(1), running(0)
+	a := withRanks(t, table, "a", busy, idle, idle, busy, busy)
+	counts := make(map[int]int)
+	s := dpRankSelector(table)
+	for range 2000 {
+		p, err := s.Pick(Request{Worker: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts[p.Rank]++
+		p.Done()
+	}
+	if len(counts) != 2 || counts[1] < 850 || counts[1] > 1150 {
+		t.Errorf("two idle ranks among five were picked so often: %v", counts)
 	}
 }
 

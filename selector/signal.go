@@ -105,10 +105,13 @@ func newScale(workers int, depth, own int64) scale {
 
 // depth estimates the depth of a worker with so many own requests in flight. It
 // is never below that number.
-func (s scale) depth(own int64) int64 {
-	n := float64(own)
-	n = math.Round(max(n*s.perOwn, n+s.others))
-	if n >= math.MaxInt64 {
+func (s scale) depth(own int64) int64 { return rounded(s.estimate(float64(own))) }
+
+func (s scale) estimate(own float64) float64 { return max(own*s.perOwn, own+s.others) }
+
+// rounded is a count of requests, also where it was more than there can be.
+func rounded(n float64) int64 {
+	if n = math.Round(n); n >= math.MaxInt64 {
 		return math.MaxInt64
 	}
 	return int64(n)

@@ -13,9 +13,10 @@ type Ties uint8
 const (
 	// TiesRandom chooses each of them with the same probability.
 	TiesRandom Ties = iota
-	// TiesRotate chooses the next one after the last choice; where requests
-	// restrict their candidates, each as often. It moves every request on from the
-	// worker that has the prefix of the one before.
+	// TiesRotate chooses the next one after the last choice, and one at random where
+	// a request restricts its candidates: whose turn it is among all would favour the
+	// one that comes after those that take no part. It moves every request on from
+	// the worker that has the prefix of the one before.
 	TiesRotate
 )
 
@@ -61,13 +62,15 @@ func (r *rotation) begin(d *Decision) {
 	}
 }
 
-// start is where to begin among n places, of candidates or of their ranks.
-func (r *rotation) start(d *Decision, n int) int {
-	if d.some {
-		return r.among(d, n)
+// ties says how equals are told apart among n places, of candidates or of their
+// ranks: at which place to start, and of those that come after which one takes the
+// place of the first.
+func (r *rotation) ties(d *Decision, t Ties, n int) (start int, m minimum) {
+	if t == TiesRandom || d.some {
+		return 0, minimum{state: d.random() | 1}
 	}
 	r.begin(d)
-	return int(r.next.Load() % uint64(n))
+	return int(r.next.Load() % uint64(n)), minimum{}
 }
 
 // among returns whose turn it is among n candidates that are not always the same.
@@ -80,7 +83,7 @@ func (r *rotation) among(d *Decision, n int) int {
 	return below(r.turns.Add(1)*golden, n)
 }
 
-// turn is start for whoever takes the place whatever stands there.
+// turn is for whoever takes the place whatever stands there.
 func (r *rotation) turn(d *Decision, n int) int {
 	if d.some {
 		return r.among(d, n)
@@ -109,7 +112,12 @@ func (m *minimum) take(load, best int64) bool {
 	if load > best && m.equals != 0 {
 		return false
 	}
-	if load < best || m.equals == 0 {
+	return m.takes(load < best)
+}
+
+// takes is take for a load that is less than the best, or equal to it.
+func (m *minimum) takes(less bool) bool {
+	if less || m.equals == 0 {
 		m.equals = 1
 		return true
 	}
@@ -130,13 +138,7 @@ func (m *minimum) replaces() bool {
 // compares own requests in flight instead of loads.
 func (r *rotation) least(d *Decision, t Ties, own bool) (best Candidate, highest int64) {
 	n := d.Len()
-	var start int
-	var least minimum
-	if t == TiesRandom {
-		least.state = d.random() | 1
-	} else {
-		start = r.start(d, n)
-	}
+	start, least := r.ties(d, t, n)
 	// This is Candidate and Local, written out and cut down to what is compared:
 	// as calls they cost as much again as what they read.
 	var at int
