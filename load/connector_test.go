@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -1054,4 +1055,114 @@ func TestBatchesAndReservationsAllocateNothingButTheirReport(t *testing.T) {
 		mustReserve(t, c, id).Ticket.Done()
 	})
 	runtime.KeepAlive(c)
+}
+
+func TestAHostCannotPutAReportThatNeverGoesStale(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	mustReserveRank(t, c, "a", 0)
+	mustObserve(t, c, batch(0, 1, 0, 0.5))
+	if err := c.worker.Put(0, Report{Running: 50}); !errors.Is(err, ErrOutranked) {
+		t.Errorf("Put: %v, want ErrOutranked", err)
+	}
+	wantRank(t, c, 0, 1, 0, Known(0.5), 1)
+	if got := c.worker.Status().Ranks[0].Dropped["outranked"]; got != 1 {
+		t.Errorf("it was counted %d times", got)
+	}
+}
+
+func TestAGroupThatIsBootingIsNotTrustedBecauseItIsQuiet(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	b := batch(0, 0, 0, 0)
+	b.Load.KVCapacity = Known[int64](0)
+	mustObserve(t, c, b)
+	wantUntrusted(t, c.worker, Booting)
+}
+
+func TestTheDeadStayDead(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	c.Fail(errors.New("reset"))
+	w := c.worker
+	for name, revive := range map[string]func(){
+		"health check":   func() { w.SetHealthy(true) },
+		"no answer":      func() { w.SetNoAnswer("refused") },
+		"not publishing": func() { w.SetNotPublishing("off") },
+		"advertised":     func() { _ = w.Advertise(2).Put(0, Report{}) },
+		"put":            func() { _ = w.Put(0, Report{}) },
+	} {
+		revive()
+		if ws := w.Status(); ws.Healthy || ws.Trusted || ws.Why != Dead || ws.Reason != "reset" {
+			t.Errorf("%s: the worker's status shows %+v", name, ws)
+		}
+	}
+	if err := w.Advertise(1).Put(0, Report{}); !errors.Is(err, ErrGone) {
+		t.Errorf("a feed of a dead engine takes a report: %v", err)
+	}
+}
+
+func TestWhatAnEnginePublishesIsNoNewsOfAGroup(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	mustReserve(t, c, "a")
+	c.worker.SetNotPublishing("no kv_events block")
+	c.worker.SetNoAnswer("refused")
+	mustObserve(t, c, batch(0, 1, 0, 0.5))
+	wantGroupTrusted(t, c, 1)
+}
+
+// wantGroupTrusted is wantTrusted for a group, whose depth is what is in flight.
+func wantGroupTrusted(t *testing.T, c *Connector, inFlight int64) {
+	t.Helper()
+	if st := c.worker.Status(); !st.Trusted || st.Depth != Known(inFlight) || st.InFlight != inFlight {
+		t.Errorf("the worker's status shows %+v", st)
+	}
+}
+
+// A connector holds flights, flights have finalizers, and their tickets know their
+// worker: were it to know its connector, none of them would ever be collected.
+func TestAGroupThatIsDroppedWithARequestInFlightIsCollected(t *testing.T) {
+	var collected atomic.Int64
+	const tables = 20
+	for range tables {
+		func() {
+			c := must(NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{}))
+			mustReserve(t, c, "a")
+			runtime.AddCleanup(c.worker.table, func(int) { collected.Add(1) }, 0)
+		}()
+	}
+	collectUntil(t, "collected", func() bool { return collected.Load() > tables/2 })
+}
+
+// Marks that follow a registration at once must not be booked before it.
+func TestALateRankIsNeverShortOfARequest(t *testing.T) {
+	c := must(NewConnector(NewTable(Config{}).Add("group", ""), ConnectorConfig{}))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !closed(stop) {
+			if own := c.rankBook(0).read(); own.InFlight < 0 || own.Unstarted < 0 || own.PendingTokens < 0 {
+				t.Errorf("the rank has %+v", own)
+				return
+			}
+		}
+	})
+	for range fewerRounds(20_000) {
+		k := c.worker.Reserve(NoRank, 7)
+		var both sync.WaitGroup
+		both.Go(k.FirstToken)
+		both.Go(func() { _, _ = c.Register("a", k) })
+		both.Go(k.Done)
+		both.Wait()
+		c.Release("a")
+	}
+	close(stop)
+	wg.Wait()
+	if own := c.rankBook(0).read(); own != (Own{}) || c.worker.Own() != (Own{}) {
+		t.Errorf("the rank ends with %+v, the worker with %+v", own, c.worker.Own())
+	}
+}
+
+func fewerRounds(n int) int {
+	if raceEnabled {
+		return n / 10
+	}
+	return n
 }

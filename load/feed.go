@@ -82,7 +82,7 @@ func (t *Table) put(w *Worker, f *Feed, rank int, r Report) error {
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.gone || (f != nil && w.feed != f) {
+	if w.gone || w.state.noFeed == Dead || (f != nil && w.feed != f) {
 		return ErrGone
 	}
 	old := w.state
