@@ -95,17 +95,15 @@ func BenchmarkConnector(b *testing.B) {
 				if c.batches == 0 {
 					return
 				}
-				tick := time.NewTicker(time.Millisecond)
+				tick := time.NewTicker(time.Second / time.Duration(c.batches))
 				defer tick.Stop()
 				for i := 0; ; {
 					select {
 					case <-stop:
 						return
 					case <-tick.C:
-						for range c.batches / 1000 {
-							conn.Observe(batch(i%8, int64(i%16), 0, 0.5))
-							i++
-						}
+						conn.Observe(batch(i%8, int64(i%16), 0, 0.5))
+						i++
 					}
 				}
 			}()
