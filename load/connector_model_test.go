@@ -53,6 +53,7 @@ type groupModel struct {
 	next    int
 	gone    bool // removed, or replaced by another of its name
 	refed   bool // advertised by somebody else, so that the connector's feed is dead
+	unfed   bool // and then said not to publish
 	healthy bool
 	aside   int64 // until then; 0: not
 	dead    error
@@ -179,6 +180,8 @@ func (g *groupModel) why(now int64) Why {
 	switch {
 	case g.dead != nil:
 		return Dead
+	case g.unfed:
+		return NotPublishing
 	case g.refed, g.shared && len(reports) < len(g.ranks):
 		return NeverReported
 	case g.shared && slices.ContainsFunc(reports, func(s *groupRank) bool { return now-s.received > int64(testWindow) }):
@@ -326,7 +329,7 @@ func (m *connectorModel) register(g *groupModel) {
 		from, _ = pickOne(m.rnd, m.groups)
 	}
 	q, ok := pickOne(m.rnd, from.requests)
-	if !ok {
+	if !ok || q.held && q.ticket.request.rank() == NoRank { // that one may take a turn before it is refused
 		return
 	}
 	id := m.id()
@@ -340,9 +343,6 @@ func (m *connectorModel) register(g *groupModel) {
 	m.wantError(err, want)
 	if err != nil {
 		r.Done()
-		if want == ErrForeignTicket {
-			g.next = g.c.next // it may have taken a turn
-		}
 		return
 	}
 	if q.rank == NoRank {
@@ -607,6 +607,9 @@ func (m *connectorModel) observe(g *groupModel) {
 		}
 	}
 	m.wantError(err, want)
+	if b.Err != nil && !errors.Is(err, b.Err) {
+		m.fatalf("the error is %v, and not %v as well", err, b.Err)
+	}
 	for _, q := range over {
 		g.end(q)
 	}
@@ -616,6 +619,22 @@ func (m *connectorModel) observe(g *groupModel) {
 	if rank != NoRank {
 		g.settle(rank)
 	}
+}
+
+// put is a host that has a report of its own, of a group that knows better.
+func (m *connectorModel) put(g *groupModel) {
+	if g.shared || g.refed || g.dead != nil {
+		return
+	}
+	rank := m.rnd.IntN(len(g.ranks))
+	m.did = fmt.Sprintf("a Put to rank %d of %s", rank, g.id)
+	want := ErrOutranked
+	if g.gone {
+		want = ErrGone
+	} else {
+		g.ranks[rank].dropped["outranked"]++
+	}
+	m.wantError(g.c.worker.Put(rank, Report{Running: 50}), want)
 }
 
 func (m *connectorModel) fail(g *groupModel) {
@@ -667,25 +686,38 @@ func (m *connectorModel) act() {
 		m.did = "removing " + g.id
 		m.table.Remove(g.c.worker)
 		g.gone = true
-	case roll < 9 && g.dead == nil:
+	case roll < 9:
 		m.did = "advertising " + g.id + " behind its connector's back"
 		g.c.worker.Advertise(len(g.ranks))
-		if !g.gone {
-			g.refed = true
+		if !g.gone && g.dead == nil {
+			g.refed, g.unfed = true, false
 			for _, s := range g.ranks {
 				s.reports, s.flawed, s.dropped = 0, 0, make(map[string]uint64)
 			}
 		}
 	case roll < 12:
-		m.fail(g)
+		m.did = "SetNotPublishing of " + g.id
+		g.c.worker.SetNotPublishing("says /server_info")
+		if !g.gone && g.refed && g.dead == nil {
+			g.unfed = true
+		}
+	case roll < 14:
+		m.did = "SetNoAnswer of " + g.id // which is no news of a feed, and none of an engine without one
+		if !g.unfed {
+			g.c.worker.SetNoAnswer("refused")
+		}
 	case roll < 20:
+		m.put(g)
+	case roll < 23:
+		m.fail(g)
+	case roll < 30:
 		m.did = "SetHealthy of " + g.id
 		healthy := m.rnd.IntN(3) > 0
 		g.c.worker.SetHealthy(healthy)
 		if !g.gone && g.dead == nil {
 			g.healthy = healthy
 		}
-	case roll < 25:
+	case roll < 36:
 		m.did = "SetAside of " + g.id
 		g.c.worker.SetAside()
 		if !g.gone {
@@ -856,15 +888,6 @@ func (m *connectorModel) checkTrust(g *groupModel, trusted bool, why Why) {
 	m.t.Helper()
 	want := g.why(m.now())
 	m.whys[want]++
-	if want == Booting && !g.shared && why == Trusted {
-		// A rank that has nothing to do may be said to boot, or not.
-		want = Trusted
-		for _, s := range g.ranks {
-			if s.reported && !s.quiet && s.reads.KVCapacity == Known[int64](0) {
-				want = Booting
-			}
-		}
-	}
 	if why != want || trusted != (want == Trusted) {
 		m.fatalf("%s is trusted %v, %v, want %v", g.id, trusted, why, want)
 	}
@@ -881,9 +904,15 @@ func (m *connectorModel) checkWorker(g *groupModel) {
 	if depth, ok := ws.Depth.Get(); ok && ws.Owned && depth != ws.InFlight {
 		m.fatalf("the status of the worker %s has a depth of %d, with %d in flight", g.id, depth, ws.InFlight)
 	}
-	if g.dead != nil {
+	switch {
+	case g.dead != nil:
 		if len(ws.Ranks) != 0 || ws.Reason != g.dead.Error() {
 			m.fatalf("the status of the dead worker %s is %+v", g.id, ws)
+		}
+		return
+	case g.unfed:
+		if len(ws.Ranks) != 0 {
+			m.fatalf("the status of the worker %s, without a feed, is %+v", g.id, ws)
 		}
 		return
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -165,5 +166,148 @@ func TestTheBooksEndAtZeroWhateverIsDoneToAGroupAtOnce(t *testing.T) {
 	}
 	if dead == 0 || gone == 0 || len(all) < 3 {
 		t.Errorf("%d groups, of which %d died and %d were sent to when they were gone", len(all), dead, gone)
+	}
+}
+
+func TestADeathWithoutACauseIsADeath(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	mustReserve(t, c, "a")
+	if ids := c.Fail(nil); len(ids) != 1 {
+		t.Errorf("failed %q", ids)
+	}
+	if _, err := c.Reserve("b", 0); !errors.Is(err, ErrDead) {
+		t.Errorf("Reserve after it: %v", err)
+	}
+	if st := c.Status(); st.Dead == "" || c.worker.Status().Reason != st.Dead {
+		t.Errorf("the status shows dead %q, that of the worker %q", st.Dead, c.worker.Status().Reason)
+	}
+}
+
+func TestABatchKeepsNothingOfTheRequestsThatItEnded(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 2})
+	for i := range 5 {
+		mustReserve(t, c, fmt.Sprint(i))
+	}
+	mustObserve(t, c, batch(0, 5, 0, 0.5, "0", "1", "2", "3", "4"))
+	for _, h := range c.ended[:cap(c.ended)] {
+		if h != (held{}) {
+			t.Errorf("%+v is kept", h)
+		}
+	}
+}
+
+func TestALoadThatAHigherSourceOutranksIsCountedAndTheBatchCounts(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1, Shared: true})
+	mustReserve(t, c, "a")
+	mustPut(t, c.worker, 0, Report{Running: 7})
+	if err := c.Observe(batch(0, 1, 0, 0.5, "a")); !errors.Is(err, ErrOutranked) {
+		t.Errorf("Observe returns %v", err)
+	}
+	if st := c.Status(); st.Dropped["outranked"] != 1 || st.Finished != 1 || c.worker.InFlight() != 0 {
+		t.Errorf("the status shows %+v", st)
+	}
+	wantTrusted(t, c.worker, 7)
+}
+
+func TestInfiniteUsageAddsNothingWhereNobodyWaits(t *testing.T) {
+	if got := RankScore(2, 0, &Report{Running: 5, KVUsage: Known(math.Inf(1))}); got != 5 {
+		t.Errorf("the score is %v, want 5", got)
+	}
+}
+
+func TestTheStatusOfARemovedGroupIsWhatWasLastKnown(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	mustReserve(t, c, "a")
+	mustObserve(t, c, batch(0, 3, 1, 0.5))
+	c.worker.table.Remove(c.worker)
+	c.Release("a")
+	if rs := c.worker.Status().Ranks[0]; rs.Quiet || rs.Report.Running != 3 || rs.InFlight != 0 {
+		t.Errorf("the rank's status shows %+v, running %d", rs, rs.Report.Running)
+	}
+	if st := c.Status().Ranks[0]; !st.Quiet || st.Score != 0 {
+		t.Errorf("to its connector the rank is %+v", st)
+	}
+}
+
+// A worker that others advertised, before it got its connector, may have tickets of
+// more ranks than the group has.
+func TestATicketOfARankThatTheGroupDoesNotHaveIsNotRegistered(t *testing.T) {
+	table, _ := newTestTable()
+	w := table.Add("group", "")
+	w.Advertise(4)
+	k := reserve(t, w, 3, 0)
+	c := must(NewConnector(w, ConnectorConfig{Ranks: 3}))
+	if _, err := c.Register("a", k); !errors.Is(err, ErrForeignTicket) {
+		t.Errorf("Register returns %v, want ErrForeignTicket", err)
+	}
+	if _, err := c.Register("b", reserve(t, w, 2, 0)); err != nil {
+		t.Errorf("a ticket of the last rank: %v", err)
+	}
+}
+
+func TestTheZeroReservationIsOfNoRank(t *testing.T) {
+	if got := (Reservation{}).Rank(); got != NoRank {
+		t.Errorf("it is of rank %d", got)
+	}
+}
+
+// A Done of a ticket is overtaken, between the end of its flight and the word to the
+// connector, by a release of its id, and then by another request of that id.
+func TestADoneThatIsOvertakenEndsOneRequestAndGivesItsFlightBackOnce(t *testing.T) {
+	for name, end := range map[string]func(*Connector) error{
+		"by a release": func(c *Connector) error { c.Release("a"); return nil },
+		"by a batch":   func(c *Connector) error { return c.Observe(batch(0, 1, 0, 0.5, "a")) },
+	} {
+		for _, rank := range []int{0, NoRank} {
+			t.Run(fmt.Sprint(name, ", rank ", rank), func(t *testing.T) {
+				c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+				k := c.worker.Reserve(rank, 10)
+				if _, err := c.Register("a", k); err != nil {
+					t.Fatal(err)
+				}
+				if !k.release(false) {
+					t.Fatal("it was not held")
+				}
+				if err := end(c); err != nil {
+					t.Fatal(err)
+				}
+				mustReserve(t, c, "a")
+				c.ticketDone(k)
+				flights.Put(k.flight)
+				if st := c.Status(); st.InFlight != 1 || c.worker.InFlight() != 1 || c.inFlight(0) != 1 || st.Reserved != 2 {
+					t.Errorf("with another request of its id, %d are in flight: %+v", c.worker.InFlight(), st)
+				}
+				a, b := c.worker.Reserve(NoRank, 0), c.worker.Reserve(NoRank, 0)
+				if a.flight == b.flight {
+					t.Error("two requests have one flight")
+				}
+				a.Done()
+				b.Done()
+				c.Release("a")
+				if own := c.worker.Own(); own != (Own{}) || c.rankBook(0).read() != (Own{}) {
+					t.Errorf("it ends with %+v, %+v on the rank", own, c.rankBook(0).read())
+				}
+			})
+		}
+	}
+}
+
+// The other way round: what a batch ends first is not ended again by its ticket, nor
+// is whoever has its flight next.
+func TestATicketThatIsDoneAfterItsBatchTouchesNobody(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	for i := range 100 {
+		k := c.worker.Reserve(i%2-1, 10)
+		if _, err := c.Register("a", k); err != nil {
+			t.Fatal(err)
+		}
+		mustObserve(t, c, batch(0, 1, 0, 0.5, "a"))
+		next := mustReserve(t, c, "a") // of the same id, and as a rule in the same flight
+		k.FirstToken()
+		k.Done()
+		if own := c.worker.Own(); own != (Own{1, 1, 0}) || c.Status().InFlight != 1 {
+			t.Fatalf("the next request is %+v in the books", own)
+		}
+		next.Done()
 	}
 }
