@@ -311,3 +311,66 @@ func TestATicketThatIsDoneAfterItsBatchTouchesNobody(t *testing.T) {
 		next.Done()
 	}
 }
+
+func TestAStatusDoesNotChangeInTheHandsOfItsReader(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	if err := c.Observe(batch(7, 1, 0, 0.5)); !errors.Is(err, ErrNoRank) {
+		t.Fatal(err)
+	}
+	st := c.Status()
+	c.Observe(batch(7, 1, 0, 0.5))
+	if st.Dropped["no_rank"] != 1 || c.Status().Dropped["no_rank"] != 2 {
+		t.Errorf("it shows %v", st.Dropped)
+	}
+}
+
+// Done can come between a Register's look at a ticket and its hold.
+func TestATicketThatIsDoneIsNotHeldAndCountsOnNoRank(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	for _, rank := range []int{0, NoRank} {
+		k := c.worker.Reserve(rank, 10)
+		k.Done()
+		if k.hold(0) {
+			t.Errorf("a ticket of rank %d was held after its end", rank)
+		}
+		next := c.worker.Reserve(rank, 10) // as a rule in its flight
+		if k.hold(0) {
+			t.Errorf("a ticket of rank %d was held in another's place", rank)
+		}
+		next.Done()
+		if own := c.rankBook(0).read(); own != (Own{}) {
+			t.Errorf("the rank has %+v", own)
+		}
+	}
+}
+
+func TestOnlyARankThatIsThereIsThere(t *testing.T) {
+	table, _ := newTestTable()
+	fed, advertised, c := table.Add("fed", ""), table.Add("advertised", ""), must(NewConnector(table.Add("group", ""), ConnectorConfig{Ranks: 2}))
+	mustPut(t, fed, 1, Report{})
+	advertised.Advertise(2)
+	for rank, want := range map[int][3]bool{
+		math.MinInt: {}, -1: {}, 0: {false, true, true}, 1: {true, true, true}, 2: {}, math.MaxInt: {},
+	} {
+		for i, w := range []*Worker{fed, advertised, c.worker} {
+			if got := entry(t, w).HasRank(rank); got != want[i] {
+				t.Errorf("worker %s has rank %d: %v", w.ID(), rank, got)
+			}
+		}
+	}
+}
+
+func TestAnAdvertisementOfARemovedWorkerIsNoNewsOfIt(t *testing.T) {
+	c, _ := newTestConnector(t, ConnectorConfig{Ranks: 1})
+	mustReserve(t, c, "a")
+	mustObserve(t, c, batch(0, 3, 1, 0.5))
+	c.worker.table.Remove(c.worker)
+	f := c.worker.Advertise(2)
+	if err := f.Put(0, Report{}); !errors.Is(err, ErrGone) {
+		t.Errorf("a report through it: %v", err)
+	}
+	if ws := c.worker.Status(); len(ws.Ranks) != 1 || !ws.Owned || ws.Ranks[0].Reports != 1 {
+		t.Errorf("the status of the worker shows %+v", ws)
+	}
+	c.Release("a")
+}
