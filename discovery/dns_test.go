@@ -133,7 +133,7 @@ func TestDNSFailureKeepsTheLastSet(t *testing.T) {
 		out := start(t, d)
 		next := func(change func()) {
 			r.set(change)
-			advance(12 * time.Second)
+			advance(20 * time.Second) // a look-up that hangs, and the longest pause after it
 		}
 		first := []string{"http://10.0.0.1:1"}
 		next(func() {})
