@@ -209,7 +209,11 @@ func (c *Connector) Register(id string, ticket Ticket) (Reservation, error) {
 		return Reservation{}, err
 	}
 	rank := ticket.request.rank()
-	if ticket.worker != c.worker || rank >= len(c.ranks) || !ticket.live(ticket.flight.word.Load()) {
+	if ticket.worker != c.worker || rank >= len(c.ranks) {
+		return Reservation{}, ErrForeignTicket
+	}
+	// Before a rank is chosen for it: that counts, and is somebody's turn.
+	if word := ticket.flight.word.Load(); !ticket.live(word) || word&flightHeld != 0 {
 		return Reservation{}, ErrForeignTicket
 	}
 	if rank == NoRank {
@@ -345,9 +349,6 @@ func (c *Connector) Observe(b Batch) error {
 		c.silenceLocked(h.rank)
 	}
 	c.ended = c.ended[:0]
-	if rank != NoRank {
-		c.silenceLocked(rank)
-	}
 	return err
 }
 

@@ -586,6 +586,19 @@ func TestATicketIsRegisteredOnce(t *testing.T) {
 	if c.Status().InFlight != 1 {
 		t.Errorf("%d in flight", c.Status().InFlight)
 	}
+
+	// Nor does a refused one take a turn or count anywhere.
+	k = reserve(t, c.worker, NoRank, 0)
+	if _, err := c.Register("b", k); err != nil {
+		t.Fatal(err)
+	}
+	next, books := c.next, [2]counts{countsOf(c.rankBook(0)), countsOf(c.rankBook(1))}
+	if _, err := c.Register("c", k); !errors.Is(err, ErrForeignTicket) {
+		t.Errorf("a second time: %v, want ErrForeignTicket", err)
+	}
+	if now := [2]counts{countsOf(c.rankBook(0)), countsOf(c.rankBook(1))}; c.next != next || now != books {
+		t.Errorf("the turn went from %d to %d, the books from %+v to %+v", next, c.next, books, now)
+	}
 }
 
 func TestUnknownIDsAreNoFault(t *testing.T) {

@@ -145,7 +145,7 @@ func (d *Decision) listPlace(w *load.Worker) {
 // hasRank obeys a pin where the number of ranks is not known: the engine will
 // say if it does not have it.
 func hasRank(e load.Entry, rank int) bool {
-	return rank >= 0 && (e.Ranks() == 0 || rank < e.Ranks())
+	return rank >= 0 && (e.Ranks() == 0 || e.HasRank(rank))
 }
 
 // weigh settles on what basis the candidates are compared, where not every worker

@@ -99,7 +99,13 @@ func (d *Decision) rankScale() scale {
 func scoreAt(d *Decision, i, rank int, ranks scale) (Choice, float64) {
 	e, c := d.Entry(i), d.Candidate(i)
 	if e.Ranks() == 0 {
-		return Choice{Candidate: c, Reason: LeastLoaded}, float64(c.Load)
+		score := float64(c.Load)
+		if c.Basis == Estimated { // as a rank, which is what it is compared with
+			n, _ := e.InFlight()
+			score = ranks.estimate(float64(n))
+			c.Load = rounded(score)
+		}
+		return Choice{Candidate: c, Reason: LeastLoaded}, score
 	}
 	score := float64(e.OwnOn(rank).InFlight)
 	switch c.Basis {

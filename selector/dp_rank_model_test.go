@@ -171,7 +171,11 @@ func (f *modelFleet) places(s *Selector, r Request) (places []modelPlace) {
 	for i := range d.Len() {
 		e, c := d.Entry(i), d.Candidate(i)
 		if e.Ranks() == 0 {
-			places = append(places, modelPlace{modelRank{e.Worker(), load.NoRank}, float64(c.Load), c.Basis})
+			score := float64(c.Load)
+			if c.Basis == Estimated {
+				score = modelEstimate(d, float64(e.Own().InFlight))
+			}
+			places = append(places, modelPlace{modelRank{e.Worker(), load.NoRank}, score, c.Basis})
 		}
 		for rank := range e.Ranks() {
 			if only := r.Rank.Or(load.NoRank); only != load.NoRank && only != rank {

@@ -271,8 +271,25 @@ func TestDPRankDoesNotChooseARankThatAHostHasNotFed(t *testing.T) {
 			t.Errorf("%v, and nobody knows of a rank 1", p)
 		}
 	}
-	if p := mustPick(t, s, Request{Rank: load.Known(1)}); p.Rank != 1 {
-		t.Errorf("%v, and it is pinned to rank 1", p)
+	if p, err := s.Pick(Request{Rank: load.Known(1)}); err == nil {
+		t.Errorf("%v, and nobody has a rank 1", p)
+	}
+}
+
+func TestDPRankComparesAWorkerOfUnknownRanksAsOneRank(t *testing.T) {
+	table, _ := newTestTable()
+	eight := make([]*load.Report, 8)
+	for i := range eight {
+		eight[i] = running(5)
+	}
+	withRanks(t, table, "a", eight...)
+	unknown := table.Add("b", "")
+	s := dpRankSelector(table)
+	for range 90 {
+		mustPick(t, s, Request{}).Dispatched()
+	}
+	if n := unknown.InFlight(); n < 5 || n > 15 {
+		t.Errorf("of 90 requests over 9 ranks the one of the unknown worker took %d", n)
 	}
 }
 
