@@ -42,11 +42,11 @@ type ConnectorConfig struct {
 // before it ends those of the batch, so its last word is always "still busy"; vLLM
 // counts after that, and still its last word is what it said before an abort, or
 // before a batch whose statistics went to another client. A rank that was taken at
-// its word would be shunned from the moment it fell idle. The client knows better: once none of its requests is left on a rank, the rank's running
-// and waiting counts read 0, until the next batch that finds it with a request.
-// Its KV usage stays, for that is true. And since a rank is silent only when it is
-// idle or computing, its reports do not go stale. (All this unless
-// ConnectorConfig.Shared.)
+// its word would be shunned from the moment it fell idle. The client knows better:
+// once none of its requests is left on a rank, the rank's running and waiting counts
+// read 0, until the next batch that finds it with a request. Its KV usage stays, for
+// that is true. And since a rank is silent only when it is idle or computing, its
+// reports do not go stale. (All this unless ConnectorConfig.Shared.)
 //
 // The loads go to the worker's place in its table, and the requests into its
 // books, so selectors, views and status see the worker like any other.
@@ -500,8 +500,8 @@ type Reservation struct {
 	rank      int
 }
 
-// Rank returns the rank that was reserved; NoRank for the zero Reservation. It counts from 0, also where
-// ConnectorConfig.FirstIndex does not.
+// Rank returns the rank that was reserved; NoRank for the zero Reservation. It
+// counts from 0, also where ConnectorConfig.FirstIndex does not.
 func (r Reservation) Rank() int {
 	if r.connector == nil {
 		return NoRank

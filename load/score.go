@@ -12,9 +12,10 @@ import "math"
 // at a full one. A queue on a rank that has no cache left drains slowly. What is
 // unknown of the cache, NaN included, adds nothing.
 //
-// This is how the data-parallel client of vLLM 0.33.0 balances its engines, with
-// one difference: it takes what it has sent since a report for waiting. So a burst
-// between two reports spreads, also over ranks that others have filled.
+// This is how the data-parallel client of vLLM 0.33.0 balances its engines where it
+// is the only client. It counts what it has sent since a report as waiting; here
+// that adds to the depth alone. Either way a burst between two reports spreads, also
+// over ranks that others have filled.
 func RankScore(own, since int64, r *Report) float64 {
 	if r == nil {
 		return float64(own)

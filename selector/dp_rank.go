@@ -7,12 +7,14 @@ const DPRankName = "dp_rank"
 
 // DPRank returns the policy that chooses a worker and one of its data-parallel
 // ranks at once: the rank with the lowest score of all candidates' ranks, the next
-// in turn among equals, or any of them where the request restricts its candidates. The score is load.RankScore, of the requests that this
-// gateway has on the rank and of the rank's report, where its worker is trusted. A
-// worker that is not has its load, by the signal of the selector, spread evenly
-// over its ranks, and no rank scores below the gateway's own requests there; one
-// whose ranks are not known competes as if it were one rank, and its engine
-// chooses.
+// in turn among equals, or any of them where the request restricts its candidates.
+//
+// The score is load.RankScore, of the requests that this gateway has on the rank and
+// of the rank's report, where its worker is trusted. A rank of a worker that is not
+// is estimated, as Calibrated does it for workers, by what others have on the average
+// rank that reports; with another signal its score is the gateway's own requests
+// there. A worker whose ranks are not known competes as if it were one rank, and
+// its engine chooses.
 //
 // The pick's Rank is for the host to pass on to the engine, and the score, rounded,
 // is its Load. A request that is pinned to a worker gets a rank of that worker; one
