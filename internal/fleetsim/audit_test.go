@@ -40,6 +40,7 @@ func TestCountsAreRightAfterEveryEvent(t *testing.T) {
 		"late detection":  {Engines: Fleet(3, cached), Chooser: powerOfTwo, Events: events, Detection: 400 * ms},
 		"oracle, events":  {Engines: Fleet(3, cached), Chooser: Instant, Events: events},
 		"hidden":          {Engines: Fleet(3, ranks), Chooser: powerOfTwo, Events: events, Faults: Faults{Hidden: 0.5, Loss: 0.5}},
+		"unstreamed":      {Engines: Fleet(3, cached), Chooser: powerOfTwo, Events: events, Unstreamed: 0.5},
 		"batches":         {Engines: Fleet(3, small), Chooser: powerOfTwo, Reports: Reports{Wire: Piggyback}},
 		"batches, ranks":  {Engines: Fleet(3, ranks), Chooser: dpRank, Reports: Reports{Wire: Piggyback}},
 		"batches, events": {Engines: Fleet(3, lockstep), Chooser: powerOfTwo, Reports: Reports{Wire: Piggyback}, Events: events, Faults: Faults{Hidden: 0.2}},

@@ -29,6 +29,12 @@ type Config struct {
 	// PromptUnknown keeps the length of prompts from the gateways.
 	PromptUnknown bool
 
+	// Unstreamed is the share of requests whose answers come whole. A gateway sees
+	// nothing of such an answer before its end, and marks the first token with the
+	// first byte of the body, which comes with the last. It has no meaning for
+	// Piggyback: batches bring the first token of every request.
+	Unstreamed float64
+
 	// Network is the time that a request, a token or a report takes between gateway
 	// and engine; 0 means 1 ms. A report to one gateway takes up to Jitter longer;
 	// 0 means half of Network, and -1 no longer.
@@ -264,6 +270,9 @@ func (c *Config) check(kv int) error {
 	}
 	if f := &c.Faults; !(f.Loss >= 0 && f.Loss <= 1) || !(f.Hidden >= 0 && f.Hidden <= 1) {
 		return badConfig("a probability is out of range")
+	}
+	if !(c.Unstreamed >= 0 && c.Unstreamed <= 1) {
+		return badConfig("a share of %v is unstreamed", c.Unstreamed)
 	}
 	if w := c.WarmUp.Or(0); !(w >= 0 && w <= 1) {
 		return badConfig("a warm-up of %v", w)

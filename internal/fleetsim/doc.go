@@ -19,9 +19,9 @@
 //
 // A run is a function of its Config: one goroutine, no wall clock, no global
 // source of random numbers. Which gateway a request arrives at, which requests are
-// hidden and where those go depends on the seed and the trace alone, and so does
-// when a rank's first report is due and how the following ones jitter: runs that
-// differ in nothing but the policy are paired.
+// hidden and where those go, and which are not streamed, depends on the seed and the
+// trace alone, and so does when a rank's first report is due and how the following
+// ones jitter: runs that differ in nothing but the policy are paired.
 //
 // # Concurrency
 //

@@ -80,8 +80,9 @@ func TestAllThatCanHappenHappensAgainInTheSameWay(t *testing.T) {
 		t.Run(variant.wire.String(), func(t *testing.T) {
 			c := fleetsim.Config{
 				Seed: 3, Trace: tr, Engines: engines, Chooser: policy(variant.policy), Gateways: 3, Shares: []float64{2, 1, 1},
-				Reports: fleetsim.Reports{Wire: variant.wire},
-				Faults:  fleetsim.Faults{Hidden: 0.1, Loss: 0.2, Mute: []int{1}, Frozen: []int{2}},
+				Reports:    fleetsim.Reports{Wire: variant.wire},
+				Unstreamed: 0.5,
+				Faults:     fleetsim.Faults{Hidden: 0.1, Loss: 0.2, Mute: []int{1}, Frozen: []int{2}},
 				Events: []fleetsim.Event{
 					{At: half, Kind: fleetsim.Crash, Engine: 3},
 					{At: half, Kind: fleetsim.RestartGateway, Gateway: 2},

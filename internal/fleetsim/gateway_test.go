@@ -495,6 +495,140 @@ func TestPromptsMayBeUnknownToGateways(t *testing.T) {
 	}
 }
 
+func TestUnstreamedAnswersHaveNoFirstTokenBeforeTheirEnd(t *testing.T) {
+	// Prompts of 20 ms and answers of 500 ms: there are some 16 at a time, and one of
+	// them has no first token yet.
+	streamed := fleetsim.Config{Trace: steady(200, 30*ms, 10, 49), Engines: fleetsim.Fleet(1, plain), WarmUp: load.Known(0.0)}
+	var inFlight, unstarted int64 // at most
+	streamed.Chooser = probed(roundRobin, func(_ fleetsim.Gateway, d *selector.Decision) {
+		own := d.Entry(0).Own()
+		inFlight, unstarted = max(inFlight, own.InFlight), max(unstarted, own.Unstarted)
+	})
+	want := run(t, streamed)
+	if inFlight < 15 || unstarted > 2 {
+		t.Errorf("streamed: %d in flight at most, %d of them without a first token", inFlight, unstarted)
+	}
+
+	whole := streamed
+	whole.Unstreamed = 1
+	most := inFlight
+	inFlight = 0
+	whole.Chooser = probed(roundRobin, func(_ fleetsim.Gateway, d *selector.Decision) {
+		own := d.Entry(0).Own()
+		inFlight = max(inFlight, own.InFlight)
+		if own.Unstarted != own.InFlight || own.PendingTokens != 10*own.InFlight {
+			t.Errorf("unstreamed: books are %+v", own)
+		}
+	})
+	got := run(t, whole)
+	if inFlight != most {
+		t.Errorf("%d in flight at most, and %d where answers are streamed", inFlight, most)
+	}
+	// For engines and clients it is the same, and the summary measures the engine.
+	if got.Summary() != want.Summary() {
+		t.Errorf("got\n%+v, want\n%+v", got.Summary(), want.Summary())
+	}
+}
+
+func TestWhichAnswersAreUnstreamedDependsOnSeedAndTraceAlone(t *testing.T) {
+	engines := fleetsim.Fleet(8, fleetsim.EngineConfig{})
+	tr := mix(t, 1000, engines)
+	unstreamed := func(c fleetsim.Config) (list []bool, n int) {
+		c.Trace, c.Engines, c.Gateways = tr, engines, 4
+		for _, o := range run(t, c).Requests {
+			list = append(list, o.Unstreamed)
+			if o.Unstreamed {
+				n++
+			}
+		}
+		return list, n
+	}
+	first, n := unstreamed(fleetsim.Config{Chooser: roundRobin, Unstreamed: 0.5})
+	if n < 440 || n > 560 {
+		t.Errorf("%d of 1000 are unstreamed, want about half", n)
+	}
+	for name, c := range map[string]fleetsim.Config{
+		"another policy": {Chooser: leastDepth},
+		"an oracle":      {Chooser: fleetsim.Instant},
+		"faults":         {Chooser: leastDepth, Faults: fleetsim.Faults{Hidden: 0.3, Loss: 0.1}, Reports: fleetsim.Reports{Period: time.Second}},
+	} {
+		c.Unstreamed = 0.5
+		if again, _ := unstreamed(c); !slices.Equal(again, first) {
+			t.Errorf("with %s, others are unstreamed", name)
+		}
+	}
+	if other, _ := unstreamed(fleetsim.Config{Seed: 1, Chooser: roundRobin, Unstreamed: 0.5}); slices.Equal(other, first) {
+		t.Error("with another seed, the same are unstreamed")
+	}
+	few, n := unstreamed(fleetsim.Config{Chooser: roundRobin, Unstreamed: 0.2})
+	for i := range few {
+		if few[i] && !first[i] {
+			t.Fatalf("request %d is in a fifth of them and not in half of them", i)
+		}
+	}
+	if n < 150 || n > 250 {
+		t.Errorf("%d of 1000 are unstreamed, want about a fifth", n)
+	}
+}
+
+// Who does not learn from first tokens must not notice.
+func TestUnstreamedAnswersChangeNothingElse(t *testing.T) {
+	engines := fleetsim.Fleet(8, fleetsim.EngineConfig{})
+	c := fleetsim.Config{Trace: mix(t, 1000, engines), Engines: engines, Gateways: 4, Faults: fleetsim.Faults{Hidden: 0.2, Loss: 0.1}}
+	for name, at := range map[string]struct {
+		chooser fleetsim.Chooser
+		wire    fleetsim.Wire
+		marks   bool // which answers are unstreamed is in the result
+	}{
+		"instant":       {fleetsim.Instant, fleetsim.LoadSnapshot, true},
+		"work_left":     {fleetsim.WorkLeft, fleetsim.LoadSnapshot, true},
+		"least_request": {leastRequest, fleetsim.LoadSnapshot, true},
+		"random":        {random, fleetsim.LoadStat, true},
+		"batches":       {policy(fewestPending), fleetsim.Piggyback, false}, // which bring first tokens
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c
+			c.Chooser, c.Reports.Wire = at.chooser, at.wire
+			want := run(t, c)
+			c.Unstreamed = 1
+			got := run(t, c)
+			for i := range got.Requests {
+				if got.Requests[i].Unstreamed != at.marks {
+					t.Fatalf("request %d: unstreamed is %v", i, got.Requests[i].Unstreamed)
+				}
+				got.Requests[i].Unstreamed = false
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Error("the results differ")
+			}
+		})
+	}
+
+	c.Chooser = policy(fewestPending)
+	streamed := run(t, c).Summary()
+	c.Unstreamed = 1
+	if whole := run(t, c).Summary(); whole.TTFT == streamed.TTFT {
+		t.Errorf("who goes by first tokens does not notice either: %+v", whole)
+	}
+}
+
+// pending goes by first tokens alone: the fewest own prompt tokens without one.
+type pending struct{}
+
+func fewestPending() selector.Policy { return pending{} }
+
+func (pending) Name() string { return "pending" }
+
+func (pending) Choose(d *selector.Decision) selector.Choice {
+	best := 0
+	for i := range d.Len() {
+		if d.Entry(i).Own().PendingTokens < d.Entry(best).Own().PendingTokens {
+			best = i
+		}
+	}
+	return selector.Choice{Candidate: d.Candidate(best), Reason: selector.LeastLoaded}
+}
+
 // What a gateway believes to be cached comes from what it has sent itself.
 func TestPrefixesAreThoseThatTheGatewayHasSent(t *testing.T) {
 	engine := plain

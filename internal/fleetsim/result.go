@@ -18,7 +18,7 @@ type Result struct {
 }
 
 // Outcome is the fate of one request. Times are since the beginning of the run, as
-// the request's gateway saw them.
+// the request's gateway saw them, or would have if the answer had been streamed.
 type Outcome struct {
 	Arrived    time.Duration
 	FirstToken time.Duration // 0: it never came
@@ -33,6 +33,7 @@ type Outcome struct {
 	Retractions    int
 	Attempts       int  // times that it was sent
 	Hidden         bool // it went past the gateways
+	Unstreamed     bool // its answer came whole
 	Failed         bool
 }
 
@@ -196,6 +197,7 @@ func (s *sim) result() *Result {
 			Retractions: int(f.retractions),
 			Attempts:    int(f.attempts),
 			Hidden:      f.hidden,
+			Unstreamed:  f.unstreamed,
 			Failed:      f.failed,
 		}
 		if f.rank >= 0 {

@@ -36,13 +36,14 @@ type flight struct {
 	blocks         []uint64 // the full ones, which are what can be shared
 	gateway        int32
 	hidden         bool
+	unstreamed     bool
 	where          uint64 // random: where a hidden one goes
 
 	// of its gateway
 	pick       selector.Pick
 	attempts   int8
 	arrived    int64
-	firstToken int64 // when its gateway saw it; 0: not yet
+	firstToken int64 // when its gateway saw it, or would have in a stream; 0: not yet
 	over       int64
 	failed     bool
 
@@ -67,6 +68,7 @@ type flight struct {
 // order that no policy has an influence on, but for those of the policies.
 const (
 	streamArrivals = iota + 1
+	streamAnswers
 	streamPolicy   = 1 << 16 // and the index of the gateway
 	streamReports  = 1 << 32 // and the number of the rank
 	streamRestarts = 1 << 48 // times the restarts of the gateway
@@ -127,7 +129,13 @@ func (s *sim) draw() {
 	requests := s.config.Trace.Requests
 	s.left = len(requests)
 	s.flights = make([]flight, len(requests))
-	random := s.random(streamArrivals)
+	// Which answers are unstreamed is drawn apart, so that the share changes nothing
+	// else, and a larger one has all of a smaller.
+	random, answers := s.random(streamArrivals), s.random(streamAnswers)
+	unstreamed := s.config.Unstreamed
+	if s.config.Reports.Wire == Piggyback {
+		unstreamed = 0
+	}
 	var total float64
 	for _, share := range s.config.Shares {
 		total += share
@@ -141,6 +149,7 @@ func (s *sim) draw() {
 		at := random.Float64()
 		f.hidden = random.Float64() < s.config.Faults.Hidden
 		f.where = random.Uint64()
+		f.unstreamed = answers.Float64() < unstreamed
 		if s.config.Shares == nil {
 			f.gateway = int32(at * float64(s.config.Gateways))
 			continue
@@ -314,11 +323,14 @@ func (s *sim) tokenSeen(req int32) {
 	if f.firstToken == 0 {
 		f.firstToken = s.now
 	}
-	f.pick.FirstToken()
+	if !f.unstreamed {
+		f.pick.FirstToken()
+	}
 }
 
 func (s *sim) endSeen(req int32) {
 	f := &s.flights[req]
+	f.pick.FirstToken() // the first that a gateway sees of an unstreamed answer
 	f.pick.Done()
 	s.finished(f)
 }
