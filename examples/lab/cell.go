@@ -21,7 +21,7 @@ type cell struct {
 
 	Engines  int       `json:"engines"`
 	Speeds   []float64 `json:"speeds,omitempty"` // dealt to the engines in turn
-	Ranks    int       `json:"ranks,omitempty"`
+	Ranks    []int     `json:"ranks,omitempty"`  // dealt likewise; none means 1 each
 	Lockstep bool      `json:"lockstep,omitempty"`
 	KV       int       `json:"kv_tokens,omitempty"`      // of a rank; 0 means fleetsim's default
 	Context  int       `json:"context_tokens,omitempty"` // that a request may need at most; 0 means all of the KV cache
@@ -37,7 +37,8 @@ type cell struct {
 	Frozen []int   `json:"frozen_engines,omitempty"`
 	Hidden float64 `json:"hidden_requests,omitempty"`
 
-	PromptUnknown bool       `json:"prompt_unknown,omitempty"` // to the gateways
+	PromptUnknown bool       `json:"prompt_unknown,omitempty"`     // to the gateways
+	Unstreamed    float64    `json:"unstreamed_answers,omitempty"` // share of all
 	Events        []incident `json:"events,omitempty"`
 }
 
@@ -70,14 +71,25 @@ func (c cell) anonymous() cell {
 // fleet returns the engines of the cell.
 func (c *cell) fleet() []fleetsim.EngineConfig {
 	fleet := fleetsim.Fleet(c.Engines, fleetsim.EngineConfig{
-		Ranks: c.Ranks, Lockstep: c.Lockstep, KVTokens: c.KV, PrefixCache: c.Cache,
+		Lockstep: c.Lockstep, KVTokens: c.KV, PrefixCache: c.Cache,
 	})
 	for i := range fleet {
 		if len(c.Speeds) > 0 {
 			fleet[i].Speed = c.Speeds[i%len(c.Speeds)]
 		}
+		if len(c.Ranks) > 0 {
+			fleet[i].Ranks = c.Ranks[i%len(c.Ranks)]
+		}
 	}
 	return fleet
+}
+
+// ranks is how many the fleet has in all.
+func (c *cell) ranks() (n int) {
+	for _, e := range c.fleet() {
+		n += max(e.Ranks, 1)
+	}
+	return n
 }
 
 // defaultKV is how much KV cache fleetsim gives a rank that is not told.
@@ -115,6 +127,7 @@ func (c *cell) config(seed int, t *trace.Trace, chooser fleetsim.Chooser) fleets
 		WarmUp:   load.Known(warmUp),
 
 		PromptUnknown: c.PromptUnknown,
+		Unstreamed:    c.Unstreamed,
 		Faults:        fleetsim.Faults{Loss: c.Loss, Mute: c.Mute, Frozen: c.Frozen, Hidden: c.Hidden},
 	}
 }
@@ -125,5 +138,5 @@ const warmUp = 0.1
 // weight is how long a run of the cell takes, relative to other cells. More
 // gateways mean more reports to put.
 func (c *cell) weight() float64 {
-	return float64(c.Engines*c.Requests) * (1 + float64(c.Gateways)*0.02/float64(c.Period))
+	return float64(c.ranks()*c.Requests) * (1 + float64(c.Gateways)*0.02/float64(c.Period))
 }

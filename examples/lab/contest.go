@@ -35,7 +35,7 @@ type contestant struct {
 // they equal another one.
 var special = map[string]func(*cell) bool{
 	selector.CacheAwareName: func(c *cell) bool { return c.Cache },
-	selector.DPRankName:     func(c *cell) bool { return c.Ranks > 1 },
+	selector.DPRankName:     func(c *cell) bool { return c.ranks() > c.Engines },
 }
 
 // contestants returns all that there are: the oracles, the baselines, and what else

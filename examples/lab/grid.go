@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,7 +28,7 @@ var sets = map[string]set{
 	"standard": {[]string{azureConv, mooncake, longTail}, grid},
 	"tuning":   {[]string{azureConv, longTail}, grid},
 	"check":    {[]string{azureCode, mooncake}, grid},
-	"more":     {[]string{mooncake, longTail, longAnswers, bursts}, more},
+	"more":     {[]string{azureConv, mooncake, longTail, longAnswers, bursts}, more},
 }
 
 // base is what a cell of the grid is unless it says otherwise: the fleet is nearly
@@ -124,17 +125,31 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+func inWords(numbers []int) string {
+	var words []string
+	for _, n := range numbers {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, " and ")
+}
+
 // about says all there is to know of a cell, in words.
 func (c *cell) about() string {
 	parts := []string{c.Doc}
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	say("%s trace at %.0f %% load", c.Trace, 100*c.Load)
 	say("%s, %s, %s reports every %gs", count(c.Engines, "engine"), count(c.Gateways, "gateway"), c.Wire, float64(c.Period))
-	if c.Ranks > 1 {
-		say("%d ranks each", c.Ranks)
+	switch {
+	case len(c.Ranks) > 1:
+		say("%s ranks in turn", inWords(c.Ranks))
+	case c.ranks() > c.Engines:
+		say("%d ranks each", c.Ranks[0])
 	}
 	if c.Cache {
 		say("with prefix caches")
+	}
+	if c.Unstreamed > 0 {
+		say("%g %% of the answers not streamed", 100*c.Unstreamed)
 	}
 	return strings.Join(parts, "; ")
 }

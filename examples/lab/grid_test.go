@@ -43,3 +43,23 @@ func TestEverySubsetOfTheTracesMakesCells(t *testing.T) {
 		}
 	}
 }
+
+func TestMoreHasCellsOfItsOwnNames(t *testing.T) {
+	names := make(map[string]cell)
+	for _, c := range more(sets["more"].traces) {
+		if _, ok := names[c.Name]; ok || c.Doc == "" || c.Group != groupMore || strings.ContainsAny(c.Name, " \t") {
+			t.Errorf("%+v", c)
+		}
+		names[c.Name] = c
+	}
+	for name, share := range map[string]float64{
+		"half_unstreamed/longtail": 0.5, "half_unstreamed/azure_conv": 0.5, "unstreamed/longtail": 1, "unknown_prompts/longtail": 0,
+	} {
+		if c, ok := names[name]; !ok || c.Unstreamed != share || c.Gateways != 4 {
+			t.Errorf("%s: %+v, want a share of %v", name, c, share)
+		}
+	}
+	if c := names["mixed_ranks/longtail"]; c.ranks() != 8+8*4 {
+		t.Errorf("%d ranks, want those of 8 engines with one and 8 with four", c.ranks())
+	}
+}

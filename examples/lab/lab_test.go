@@ -67,13 +67,35 @@ func TestResultsAreTakenFromAnEarlierRun(t *testing.T) {
 }
 
 func TestSomePoliciesAreForSomeCellsOnly(t *testing.T) {
-	for _, policy := range []struct{ name, flag string }{{"cache_aware", "-cache"}, {"dp_rank", "-ranks=2"}} {
+	for _, policy := range []struct{ name, flag string }{{"cache_aware", "-cache"}, {"dp_rank", "-ranks=2"}, {"dp_rank", "-ranks=1,2"}} {
 		args := []string{"-engines", "2", "-requests", "20", "-seeds", "1"}
 		if out := runLab(t, args...); strings.Contains(out, policy.name) {
 			t.Errorf("%s took part without %s", policy.name, policy.flag)
 		}
 		if out := runLab(t, append(args, policy.flag)...); !strings.Contains(out, "lab geomean "+policy.name+" ") {
 			t.Errorf("%s did not take part with %s", policy.name, policy.flag)
+		}
+	}
+}
+
+func TestUnstreamedAnswersMatterToWhoGoesByFirstTokensOnly(t *testing.T) {
+	p99 := func(args ...string) map[string]seconds {
+		file := filepath.Join(t.TempDir(), "lab.json")
+		runLab(t, append(args, "-engines", "4", "-requests", "50", "-seeds", "1", "-policies", "fewest_unstarted,least_request", "-json", file)...)
+		d, err := readDocument(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		times := make(map[string]seconds)
+		for _, r := range d.Cells[0].Results {
+			times[r.Contestant] = r.Seeds[0].TTFT.P99
+		}
+		return times
+	}
+	streamed, whole := p99(), p99("-unstreamed", "1")
+	for name, before := range streamed {
+		if changed := whole[name] != before; changed != (name == "fewest_unstarted") {
+			t.Errorf("%s: %v, and %v where no answer is streamed", name, before, whole[name])
 		}
 	}
 }

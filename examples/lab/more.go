@@ -18,7 +18,7 @@ func more(traces []string) (cells []cell) {
 		c.Group, c.Name, c.Doc = groupMore, name+"/"+trace, doc
 		cells = append(cells, c)
 	}
-	ranks := func(c *cell) { c.Engines, c.Ranks = 8, 4 }
+	ranks := func(c *cell) { c.Engines, c.Ranks = 8, []int{4} }
 
 	for _, trace := range []string{longAnswers, bursts} {
 		add(trace, "gw4", "another mix of requests", func(*cell) {})
@@ -28,6 +28,7 @@ func more(traces []string) (cells []cell) {
 	add(mooncake, "prefixes_gw4", "engines keep prefixes, and each gateway knows its own", func(c *cell) { c.Cache = true })
 	add(longTail, "ranks", "8 engines of 4 ranks", ranks)
 	add(longTail, "lockstep", "8 engines of 4 ranks that step together", func(c *cell) { ranks(c); c.Lockstep = true })
+	add(longTail, "mixed_ranks", "8 engines of 1 rank and 8 of 4", func(c *cell) { c.Engines, c.Ranks = 16, []int{1, 4} })
 	add(longTail, "batches_gw1", "8 engines of 4 ranks, load rides on the output", func(c *cell) {
 		ranks(c)
 		c.Wire, c.Gateways = wire(fleetsim.Piggyback), 1
@@ -37,6 +38,10 @@ func more(traces []string) (cells []cell) {
 		c.Wire = wire(fleetsim.Piggyback)
 	})
 	add(longTail, "unknown_prompts", "gateways do not know how long prompts are", func(c *cell) { c.PromptUnknown = true })
+	for _, trace := range []string{longTail, azureConv} {
+		add(trace, "half_unstreamed", "gateways see nothing of half of the answers before their end", func(c *cell) { c.Unstreamed = 0.5 })
+	}
+	add(longTail, "unstreamed", "gateways see nothing of any answer before its end", func(c *cell) { c.Unstreamed = 1 })
 	add(longTail, "slowdown", "one engine falls to a third of its speed", func(c *cell) {
 		c.Events = []incident{{At: 0.4, What: "speed", Engine: 3, Speed: 0.33}}
 	})

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plimsoll-go/plimsoll/internal/fleetsim"
 )
 
 // tracesEnv names the folder of traces where no flag does.
@@ -40,7 +42,7 @@ type options struct {
 // ownFlags are those that describe a cell: with any of them there is no grid.
 var ownFlags = []string{
 	"trace", "engines", "speeds", "ranks", "lockstep", "kv", "context", "cache", "gateways", "shares", "period", "load",
-	"lost", "mute", "frozen", "hidden",
+	"lost", "mute", "frozen", "hidden", "unstreamed",
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -74,7 +76,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.StringVar(&o.trace, "trace", longTail, "trace: gen, a `name` that a cell has, or a file as published by Azure (.csv) or Mooncake (.jsonl)")
 	f.IntVar(&o.cell.Engines, "engines", o.cell.Engines, "engines")
 	listVar(f, &o.cell.Speeds, "speeds", "relative speeds, dealt to the engines in turn", number)
-	f.IntVar(&o.cell.Ranks, "ranks", 1, "ranks of each engine")
+	listVar(f, &o.cell.Ranks, "ranks", "numbers of ranks, dealt to the engines in turn", strconv.Atoi)
 	f.BoolVar(&o.cell.Lockstep, "lockstep", false, "ranks step together")
 	f.IntVar(&o.cell.KV, "kv", 0, "tokens of KV cache of a rank (default 400,000)")
 	f.IntVar(&o.cell.Context, "context", 0, "tokens that a request may need (default all of the KV cache)")
@@ -87,6 +89,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	listVar(f, &o.cell.Mute, "mute", "engines that never report", strconv.Atoi)
 	listVar(f, &o.cell.Frozen, "frozen", "engines that repeat their first busy report", strconv.Atoi)
 	f.Float64Var(&o.cell.Hidden, "hidden", 0, "share of the requests that no gateway sees")
+	f.Float64Var(&o.cell.Unstreamed, "unstreamed", 0, "share of the answers that are not streamed: gateways see nothing of them before their end")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -104,6 +107,8 @@ func (o *options) check(f *flag.FlagSet) error {
 		return errors.New("-cells is for the cells of a set, and other flags describe one")
 	case slices.ContainsFunc(o.loads, func(l float64) bool { return !(l > 0) }):
 		return errors.New("-load must be above 0")
+	case o.cell.Unstreamed > 0 && o.wire == wire(fleetsim.Piggyback):
+		return errors.New("-unstreamed is for other wires: there, batches bring the first token of every request")
 	case o.seeds < 1 || o.requests < 1 || o.cell.Engines < 1:
 		return errors.New("-seeds, -requests and -engines must be at least 1")
 	}

@@ -20,6 +20,8 @@ func TestFlagsThatMakeNoSense(t *testing.T) {
 		{"-engines", "0"},
 		{"-load", "0.9,much"},
 		{"-load", "0.9,0"},
+		{"-ranks", "1,many"},
+		{"-unstreamed", "0.5", "-wire", "piggyback"},
 	} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%q was accepted", args)
@@ -34,6 +36,8 @@ func TestFlagsThatMakeNoSense(t *testing.T) {
 		{"-policies", "lest_request"},
 		{"-with", "no/such/file.json"},
 		{"-speeds", "1,-1"},
+		{"-ranks", "1,-1"},
+		{"-unstreamed", "1.5"},
 		{"-mute", "99"},
 	} {
 		args = append([]string{"-requests", "5", "-seeds", "1"}, args...)

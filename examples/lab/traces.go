@@ -133,7 +133,7 @@ func (t *traces) have(names []string) (have, missing []string) {
 // of returns the requests of a cell, at its load. Cells that differ in nothing
 // that matters here get the same.
 func (t *traces) of(c *cell, seed int) (*trace.Trace, error) {
-	n := c.Engines * max(c.Ranks, 1) * c.Requests
+	n := c.ranks() * c.Requests
 	key := fmt.Sprintln(c.Trace, c.Load, n, c.context(), c.fleet(), seed)
 	t.mu.Lock()
 	s := t.scaled[key]
