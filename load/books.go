@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // books count this gateway's own requests on a worker, or on one rank of it.
@@ -32,6 +33,44 @@ type Own struct {
 	Unstarted     int64 // of those, without a first token yet
 	PendingTokens int64 // prompt tokens of the unstarted ones, where given
 }
+
+// Count is a reading of the books of a worker, or of one rank of it, in numbers that
+// only go up: what has happened since another reading is a difference. It is Own
+// and Seen for who has to be quick.
+type Count struct {
+	Picked, Done                uint64 // requests
+	TokensPicked, TokensStarted uint64 // prompt tokens, of the requests picked and of those started
+}
+
+// Count returns a reading of the worker's books.
+func (w *Worker) Count() Count { return w.books.count() }
+
+// CountOn returns a reading of the books of one rank. It is zero for a rank that the
+// worker has never had.
+func (w *Worker) CountOn(rank int) Count {
+	if b := w.rankBook(rank); b != nil {
+		return b.count()
+	}
+	return Count{}
+}
+
+// count takes every minuend after its subtrahend, as read does.
+func (b *books) count() (c Count) {
+	c.Done, c.TokensStarted = b.done.Load(), b.tokensStarted.Load()
+	c.Picked = b.picked.Load()
+	c.TokensPicked = b.tokensPicked.Load()
+	return c
+}
+
+// InFlight returns the requests picked and not done.
+func (c Count) InFlight() int64 { return int64(c.Picked - c.Done) }
+
+// PendingTokens returns the prompt tokens of the requests without a first token.
+func (c Count) PendingTokens() int64 { return int64(c.TokensPicked - c.TokensStarted) }
+
+// Seen returns the moment of the reading, for [Worker.ReserveIf]. That of a rank is
+// not for it.
+func (c Count) Seen() Seen { return Seen(c.Picked) }
 
 // Seen is a moment in the books of one worker: how many requests had been picked
 // for it. See [Worker.ReserveIf].
@@ -124,6 +163,11 @@ type flight struct {
 	// flight goes back to the pool after the connector has let go.
 	id string
 
+	// Of the flight's generation, if that is still the ticket's after they were read.
+	watch  atomic.Pointer[Watch] // nil: nobody wants to know
+	picked atomic.Int64          // when, on the clock of the table
+	note   atomic.Uint64
+
 	// For the finalizer alone, which runs when no ticket is left to race with.
 	// Its flight is nil: a cycle would keep the finalizer from running.
 	ticket Ticket
@@ -139,6 +183,15 @@ const (
 	flightGeneration = flightRank << requestRankBits
 	flightState      = flightGeneration - 1 // all that ends with a generation
 )
+
+// Watch is told of the requests that were reserved with it. Its functions, of which
+// any may be nil, are called from wherever a ticket is made and marked, and must
+// not block. note is what the reservation was given.
+type Watch struct {
+	Reserved   func(t Ticket, at time.Duration, note uint64)        // at is the time of the view
+	FirstToken func(w *Worker, wait time.Duration, note uint64)     // from the pick to the first token
+	Done       func(w *Worker, response time.Duration, note uint64) // from the pick to the end, of a request that has begun
+}
 
 var flights sync.Pool
 
@@ -198,8 +251,11 @@ func (r request) tokens() uint64 { return uint64(r >> requestRankBits) }
 
 func (r request) rank() int { return int(r&(1<<requestRankBits-1)) - 1 }
 
-func newTicket(w *Worker, r request) Ticket {
+func newTicket(w *Worker, r request, watch *Watch) Ticket {
 	f := newFlight()
+	if f.watch.Load() != watch { // hardly ever: storing costs more than looking
+		f.watch.Store(watch)
+	}
 	word := f.word.Load() | flightActive
 	generation := word &^ flightState
 	f.ticket = Ticket{nil, generation, w, r}
@@ -248,20 +304,20 @@ func (t Ticket) rankBook(word uint64) *books {
 	return t.worker.rankBook(rank)
 }
 
-// mark books those flags of a live flight that are newly set.
-func (t Ticket) mark(flags uint64) {
+// mark books those flags of a live flight that are newly set, and returns them.
+func (t Ticket) mark(flags uint64) (set uint64) {
 	if t.flight == nil {
-		return
+		return 0
 	}
 	for {
 		word := t.flight.word.Load()
-		set := flags &^ word
+		set = flags &^ word
 		if !t.live(word) || set == 0 {
-			return
+			return 0
 		}
 		if t.flight.word.CompareAndSwap(word, word|set) {
 			t.apply(set, t.rankBook(word))
-			return
+			return set
 		}
 	}
 }
@@ -272,7 +328,20 @@ func (t Ticket) mark(flags uint64) {
 func (t Ticket) Dispatched() { t.mark(flightLeft) }
 
 // FirstToken marks that the engine has begun to answer: its prompt is computed.
-func (t Ticket) FirstToken() { t.mark(flightLeft | flightStarted) }
+func (t Ticket) FirstToken() {
+	if t.flight == nil {
+		return
+	}
+	watch, picked, note := t.flight.watch.Load(), t.flight.picked.Load(), t.flight.note.Load()
+	if set := t.mark(flightLeft | flightStarted); set&flightStarted != 0 && watch != nil && watch.FirstToken != nil {
+		watch.FirstToken(t.worker, time.Duration(t.worker.table.now()-picked), note)
+	}
+}
+
+// AssumeStarted marks that the engine must have begun to answer by now, though nobody
+// sees it: the answer comes in one piece, and its first byte is no first token. No
+// watch is told of that one, nor of this.
+func (t Ticket) AssumeStarted() { t.mark(flightStarted) }
 
 // apply books flags on the worker and, if there is one, on the rank.
 func (t Ticket) apply(set uint64, rank *books) {
@@ -313,6 +382,7 @@ func (t Ticket) Done() {
 // holds: then the caller has to tell the connector, and to give the flight back.
 func (t Ticket) release(leaked bool) (held bool) {
 	var word uint64
+	watch, picked, note := t.flight.watch.Load(), t.flight.picked.Load(), t.flight.note.Load()
 	for {
 		word = t.flight.word.Load()
 		if !t.live(word) {
@@ -329,6 +399,9 @@ func (t Ticket) release(leaked bool) (held bool) {
 		rank.finish(leaked)
 	}
 	held = word&flightHeld != 0
+	if watch != nil && watch.Done != nil && word&flightStarted != 0 && !leaked {
+		watch.Done(t.worker, time.Duration(t.worker.table.now()-picked), note)
+	}
 	if !leaked && !held { // a finalized flight is on its way out
 		flights.Put(t.flight)
 	}

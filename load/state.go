@@ -1,6 +1,9 @@
 package load
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Why says why a worker is not trusted.
 type Why uint8
@@ -59,6 +62,7 @@ type state struct {
 	oldest  int64 // when the oldest of the ranks' newest reports came
 	expires int64 // the last nanosecond at which it is fresh
 	own     int64 // own requests in flight when the newest report came
+	totals  Totals
 
 	// The worker is set aside until then, or until a report that was received
 	// since. 0: it is not.
@@ -74,6 +78,90 @@ func (s *state) next() *state {
 	return &next
 }
 
+// Totals is what the newest reports of a worker's ranks say together, or that of one
+// rank, beside what this gateway had there when they came.
+type Totals struct {
+	Running, Waiting int64
+	WaitingTokens    Maybe[int64]   // unknown unless all ranks report it
+	KVTokens         Maybe[int64]   // KV capacity, where all ranks tell it in tokens
+	KVUsage          Maybe[float64] // of the fullest rank
+
+	// At is when the oldest of the reports came, on the clock of [View.Now].
+	At time.Duration
+
+	// Own and OwnTokens, the prompt tokens of all own requests picked by then (see
+	// Count), are of the worker, as they were on average when its ranks reported: which
+	// of its requests are on which rank need not be known. Those of a rank are of the
+	// requests that it was chosen for.
+	Own       Own
+	OwnTokens uint64
+
+	// Ours says that every request of the engine is from this gateway; see Connector.
+	Ours bool
+}
+
+func (t *Totals) add(s *rankState, first bool) {
+	r := &s.report
+	t.Running, t.Waiting = addSat(t.Running, r.Running), addSat(t.Waiting, r.Waiting)
+	t.WaitingTokens = sumOf(t.WaitingTokens, r.WaitingTokens, first)
+	capacity := r.KVCapacity
+	if r.Source == SourceBatch {
+		capacity = Maybe[int64]{} // in pages
+	}
+	t.KVTokens = sumOf(t.KVTokens, capacity, first)
+	if u := r.kvUsage(); u.known && (!t.KVUsage.known || u.value > t.KVUsage.value) {
+		t.KVUsage = u
+	}
+	if at := time.Duration(s.received); first || at < t.At {
+		t.At = at
+	}
+}
+
+func (t *Totals) addOwn(c *booked) {
+	t.Own.InFlight += c.InFlight
+	t.Own.Unstarted += c.Unstarted
+	t.Own.PendingTokens += c.PendingTokens
+	t.OwnTokens += c.tokens
+}
+
+// average turns what was added once for each rank into what there was.
+func (t *Totals) average(ranks int64) {
+	if ranks > 1 {
+		for _, v := range [...]*int64{&t.Own.InFlight, &t.Own.Unstarted, &t.Own.PendingTokens} {
+			*v = (*v + ranks/2) / ranks
+		}
+		t.OwnTokens /= uint64(ranks)
+	}
+}
+
+// rankTotals is what one rank last reported.
+func (s *state) rankTotals(rank int) (t Totals, ok bool) {
+	if rank < 0 || rank >= len(s.ranks) || s.ranks[rank] == nil {
+		return Totals{}, false
+	}
+	r := s.ranks[rank]
+	t.add(r, true)
+	t.addOwn(&r.onRank)
+	t.Ours = s.owned
+	return t, true
+}
+
+// sumOf is unknown as soon as one summand is.
+func sumOf(sum, m Maybe[int64], first bool) Maybe[int64] {
+	if !m.known || !first && !sum.known {
+		return Maybe[int64]{}
+	}
+	return Known(addSat(sum.value, m.value))
+}
+
+// kvUsage is the share of the KV cache in use, also where only its parts are told.
+func (r *Report) kvUsage() Maybe[float64] {
+	if r.KVUsage.known || !r.KVUsed.known || r.KVCapacity.value <= 0 {
+		return r.KVUsage
+	}
+	return Known(float64(r.KVUsed.value) / float64(r.KVCapacity.value))
+}
+
 // noReport is before any report.
 const noReport = math.MinInt64
 
@@ -83,8 +171,22 @@ type rankState struct {
 	report   Report
 	received int64
 	left     uint64 // of the worker's books
-	own      int64  // in flight on the worker
+	onWorker booked
+	onRank   booked
 	counted  uint64 // requests of the rank's books that it is taken to count; see books.counted
+}
+
+// booked is what some books said at one moment.
+type booked struct {
+	Own
+	tokens uint64 // prompt tokens picked by then
+}
+
+func (b *books) booked() booked {
+	if b == nil {
+		return booked{}
+	}
+	return booked{b.read(), b.tokensPicked.Load()}
 }
 
 // outranks reports whether r must not take the place of the report: that one is
@@ -97,13 +199,14 @@ func (s *rankState) outranks(r *Report, since int64) bool {
 func (s *rankState) newer(received int64) bool { return s != nil && s.received > received }
 
 func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
-	own, _ := w.books.inFlight()
+	b := w.rankBook(rank)
 	s := &rankState{
 		report:   r,
 		received: received,
 		left:     w.books.left.Load(),
-		own:      own,
-		counted:  w.rankBook(rank).counted(w.state.owned),
+		onWorker: w.books.booked(),
+		onRank:   b.booked(),
+		counted:  b.counted(w.state.owned),
 	}
 	if r.Asked.known {
 		s.left = min(s.left, r.Asked.left)
@@ -118,6 +221,8 @@ func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
 // a rank that is quiet an age: it is idle now.
 func (s *state) judge(now, window int64) {
 	s.depth, s.left, s.own, s.oldest = 0, 0, 0, noReport
+	s.totals = Totals{Ours: s.owned}
+	ranks := int64(0)
 	var missing, booting bool
 	newest := int64(noReport)
 	for _, r := range s.ranks {
@@ -128,6 +233,9 @@ func (s *state) judge(now, window int64) {
 			continue
 		}
 		s.depth = addSat(s.depth, r.report.depth())
+		s.totals.add(r, ranks == 0)
+		s.totals.addOwn(&r.onWorker)
+		ranks++
 		if capacity, ok := r.report.KVCapacity.Get(); ok && capacity == 0 {
 			booting = true
 		}
@@ -142,9 +250,10 @@ func (s *state) judge(now, window int64) {
 		s.oldest = min(s.oldest, r.received)
 		s.left = min(s.left, r.left)
 		if r.received >= newest {
-			newest, s.own = r.received, r.own
+			newest, s.own = r.received, r.onWorker.InFlight
 		}
 	}
+	s.totals.average(ranks)
 	s.expires = s.oldest + window
 	if s.owned {
 		s.expires = math.MaxInt64

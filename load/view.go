@@ -155,6 +155,9 @@ func (t *Table) View() View {
 	return View{v: v, now: now}
 }
 
+// Now returns the time of the view, since the table was made.
+func (v View) Now() time.Duration { return time.Duration(v.now) }
+
 // Len returns the number of eligible workers: healthy and, unless all are, not
 // set aside.
 func (v View) Len() int { return v.v.n }
@@ -202,6 +205,35 @@ func (v View) Age(e Entry) time.Duration {
 	return time.Duration(max(v.now-e.s.oldest, 0)) // it may have come since the clock was read
 }
 
+// Booking is a request that is to be counted on a worker.
+type Booking struct {
+	Rank         int   // NoRank: the engine chooses
+	PromptTokens int64 // 0: not known
+
+	// Watch is told how long the request takes, counted from the view that it was
+	// picked by; nil means that nobody wants to know. Note is for it.
+	Watch *Watch
+	Note  uint64
+}
+
+// Reserve is [Worker.ReserveIf], or where it is forced [Worker.Reserve], for a
+// request that somebody watches.
+func (v View) Reserve(w *Worker, seen Seen, force bool, b *Booking) (t Ticket, ok bool) {
+	if force {
+		t = w.reserve(b.Rank, b.PromptTokens, b.Watch)
+	} else if t, ok = w.reserveIf(seen, b.Rank, b.PromptTokens, b.Watch); !ok {
+		return t, false
+	}
+	if b.Watch != nil {
+		t.flight.picked.Store(v.now)
+		t.flight.note.Store(b.Note)
+		if b.Watch.Reserved != nil {
+			b.Watch.Reserved(t, v.Now(), b.Note)
+		}
+	}
+	return t, true
+}
+
 // Entry is one worker in a view.
 type Entry struct{ s *state }
 
@@ -234,6 +266,17 @@ func (e Entry) DepthNow() (depth int64, seen Seen) {
 // OwnAtReport returns how many own requests were in flight when the worker last
 // reported.
 func (e Entry) OwnAtReport() int64 { return e.s.own }
+
+// Why says whether the worker is trusted, or why it is not.
+func (e Entry) Why() Why { return e.s.why }
+
+// Totals returns what the worker's ranks last reported together, fresh or not. It is
+// not to be written to.
+func (e Entry) Totals() *Totals { return &e.s.totals }
+
+// RankTotals returns what one rank last reported, fresh or not. ok is false if it
+// never has.
+func (e Entry) RankTotals(rank int) (t Totals, ok bool) { return e.s.rankTotals(rank) }
 
 // Summands returns what a trusted worker adds to the sums of View.Trusted: its
 // depth, and the own requests that were in flight when it last reported. Both are

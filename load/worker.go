@@ -81,9 +81,13 @@ const NoRank = -1
 // where they are not known. A rank that the worker does not have is as good as
 // NoRank: the request counts on the worker alone.
 func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
+	return w.reserve(rank, promptTokens, nil)
+}
+
+func (w *Worker) reserve(rank int, promptTokens int64, watch *Watch) Ticket {
 	r := w.pickRank(newRequest(rank, promptTokens))
 	w.books.pick(r.tokens())
-	return newTicket(w, r)
+	return newTicket(w, r, watch)
 }
 
 // ReserveIf is Reserve on the condition that nobody has reserved on the worker
@@ -91,6 +95,10 @@ func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
 // its choice when this fails, so that simultaneous picks spread as if they had
 // been made one after another.
 func (w *Worker) ReserveIf(seen Seen, rank int, promptTokens int64) (Ticket, bool) {
+	return w.reserveIf(seen, rank, promptTokens, nil)
+}
+
+func (w *Worker) reserveIf(seen Seen, rank int, promptTokens int64, watch *Watch) (Ticket, bool) {
 	r := w.pickRank(newRequest(rank, promptTokens))
 	if !w.books.tryPick(seen, r.tokens()) {
 		if b := w.rankBook(r.rank()); b != nil {
@@ -98,7 +106,7 @@ func (w *Worker) ReserveIf(seen Seen, rank int, promptTokens int64) (Ticket, boo
 		}
 		return Ticket{}, false
 	}
-	return newTicket(w, r), true
+	return newTicket(w, r, watch), true
 }
 
 // pickRank counts a request on its rank. That comes before the worker's count: who
