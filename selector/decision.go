@@ -3,6 +3,7 @@ package selector
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
 )
@@ -12,13 +13,19 @@ import (
 type Decision struct {
 	Request Request
 
-	view   load.View
-	some   bool    // only the workers at places take part
-	places []int32 // positions in the view, ascending
-	owners []int32 // scratch of cacheAware
-	local  bool    // all candidates on their own counts
-	scale  scale
-	random func() uint64
+	view    load.View
+	some    bool         // only the workers at places take part
+	places  []int32      // positions in the view, ascending
+	owners  []int32      // scratch of cacheAware
+	local   bool         // all candidates on their own counts
+	booking load.Booking // what the policy has to say to the reservation
+	wait    time.Duration
+	scale   scale
+	random  func() uint64
+	peers   func() (replica, replicas int)
+
+	explaining bool
+	considered []Considered
 }
 
 // Len returns the number of candidates; at least 1 in a call of Choose.
@@ -91,6 +98,27 @@ func (d *Decision) View() load.View { return d.view }
 
 // Random returns a random number from the selector's source.
 func (d *Decision) Random() uint64 { return d.random() }
+
+// place returns where the i-th candidate stands in the view.
+func (d *Decision) place(i int) int {
+	if d.some {
+		return int(d.places[i])
+	}
+	return i
+}
+
+// Replica returns which replica of the gateway this is, of how many; 0 of 0 where that
+// is not known. See Config.Peers.
+func (d *Decision) Replica() (replica, replicas int) {
+	if d.peers == nil {
+		return 0, 0
+	}
+	replica, replicas = d.peers()
+	if replica < 0 || replica >= replicas {
+		return 0, 0
+	}
+	return replica, replicas
+}
 
 // find returns the index of a worker among the candidates.
 func (d *Decision) find(w *load.Worker) (int, bool) {
@@ -185,6 +213,9 @@ func (s *Selector) newDecision(r *Request) *Decision {
 	d.view = s.table.View()
 	d.some, d.places = false, d.places[:0]
 	d.local, d.scale = false, scale{}
+	d.booking = load.Booking{PromptTokens: r.PromptTokens.Or(0)}
+	d.wait, d.explaining = 0, false
+	d.peers = s.peers
 	d.random = s.random
 	return d
 }

@@ -21,14 +21,20 @@
 //	round_robin     each worker in turn
 //	random          any worker
 //	least_request   the fewest own requests in flight
-//	power_of_two    the less loaded of two random workers (the default)
+//	power_of_two    the less loaded of two random workers
 //	least_depth     the shortest queue, as engines report it
 //	cache_aware     the owner of the longest matching prefix, unless loads diverge
 //	dp_rank         the least loaded data-parallel rank, and so its worker
+//	least_work      the worker that will come to the request soonest (the default)
 //
-// The default is power_of_two: choosing the least of all by reports that are some
-// tenths of a second old makes every gateway choose the same worker until the
-// next report, and a choice among two random ones does not.
+// The default is least_work. Choosing the least loaded of all by reports that are some
+// tenths of a second old makes every gateway choose the same worker until the next
+// report, and counts of requests do not tell a long prompt from a short one.
+// least_work goes by prompt tokens, by what this gateway knows itself before what
+// it is told, and by where other gateways are likely to send; see [LeastWork]. Tell
+// it how long prompts are (Request.PromptTokens), which answers are not streamed
+// (Request.Unstreamed), and where there are several replicas of the gateway, which
+// of them this is (Config.Peers).
 //
 // [NewPolicy] makes a policy from its name and a configuration, for hosts that
 // read both from a file. A host's own policy implements [Policy] and sees what
@@ -50,10 +56,17 @@
 // deferred, so that a client that goes away or a handler that panics releases
 // too.
 //
+// # Why a pick was made
+//
+// A [Pick] says it in one line. [Selector.PickExplained] says for every worker what it
+// was compared by, summand by summand, or why it was not, and [Config].Explain gets
+// that of one pick in so many.
+//
 // # Concurrency
 //
 // A Selector is safe for concurrent use and has no goroutine. Pick waits for no
 // lock, makes no system call and, after warm-up, allocates nothing, except when
-// it is the first to look after a report has gone stale. It never blocks, except
-// in a Filter that does.
+// it is the first to look after a report has gone stale, and where least_work takes
+// in the reports of the last 10 ms, which one pick does for all. It never blocks,
+// except in a Filter that does.
 package selector

@@ -54,6 +54,9 @@ func (p *dpRank) Choose(d *Decision) Choice {
 		}
 		if e := d.Entry(i); only != load.NoRank || e.Ranks() == 0 || e.HasRank(rank) {
 			c, score := scoreAt(d, i, rank, scale)
+			if d.explaining {
+				d.Compared(c.Candidate, c.rank())
+			}
 			if (chosen < 0 || score <= lowest) && least.takes(score < lowest) {
 				best, chosen, lowest = c, place, score
 			}

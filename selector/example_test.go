@@ -142,7 +142,7 @@ func ExampleNewPolicy() {
 	fmt.Println(err)
 	// Output:
 	// cache_aware
-	// selector: unknown policy "least-depth"; did you mean "least_depth"? (have cache_aware, dp_rank, least_depth, least_request, power_of_two, random, round_robin)
+	// selector: unknown policy "least-depth"; did you mean "least_depth"? (have cache_aware, dp_rank, least_depth, least_request, least_work, power_of_two, random, round_robin)
 }
 
 // The host knows how much of a prompt each worker has cached.

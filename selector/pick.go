@@ -27,6 +27,7 @@ type Pick struct {
 	Reason     Reason
 	Basis      Basis
 	Load       int64         // on that basis, before this request
+	Wait       time.Duration // expected, by a policy that expects some
 	Age        time.Duration // of the oldest report that Load is made of, where Basis is Engine
 	Candidates int           // workers that took part
 }
@@ -47,9 +48,10 @@ func (p Pick) MarshalJSON() ([]byte, error) {
 		Reason     Reason        `json:"reason"`
 		Basis      Basis         `json:"basis"`
 		Load       int64         `json:"load"`
+		Wait       time.Duration `json:"wait_ns"`
 		Age        time.Duration `json:"age_ns"`
 		Candidates int           `json:"candidates"`
-	}{worker, p.Rank, p.Policy, p.Reason, p.Basis, p.Load, p.Age, p.Candidates})
+	}{worker, p.Rank, p.Policy, p.Reason, p.Basis, p.Load, p.Wait, p.Age, p.Candidates})
 }
 
 // String tells the pick in one line, for logs.
@@ -60,6 +62,9 @@ func (p Pick) String() string {
 	s := fmt.Sprintf("%s by %s: %s of %d", p.Worker.ID(), p.Policy, p.Reason, p.Candidates)
 	if p.Basis != None {
 		s += fmt.Sprintf(", load %d (%s)", p.Load, p.Basis)
+	}
+	if p.Wait > 0 {
+		s += fmt.Sprintf(", wait %v", p.Wait.Round(100*time.Microsecond))
 	}
 	if p.Basis == Engine && p.Age > 0 {
 		s += fmt.Sprintf(", reported %v ago", p.Age.Round(time.Millisecond))

@@ -83,7 +83,7 @@ func TestMarksOfAPickShowInTheBooksOfItsWorker(t *testing.T) {
 
 func TestAPromptOfUnknownLengthIsPickedAndPendsNothing(t *testing.T) {
 	table, workers := withDepths(t, 0)
-	s := New(table, Config{})
+	s := New(table, Config{Policy: PowerOfTwo()})
 	for _, tokens := range []load.Maybe[int64]{{}, load.Known[int64](0), load.Known[int64](-1)} {
 		p := mustPick(t, s, Request{PromptTokens: tokens})
 		if got := workers[0].Own(); got != (load.Own{InFlight: 1, Unstarted: 1}) {

@@ -69,6 +69,9 @@ const (
 	NoMatch                       // least loaded, because too little of the prompt is cached anywhere
 	PrefixOwner                   // has the longest matching prefix; least loaded of those
 	Pinned                        // the request asked for it
+
+	LeastWaiting     // the least expected wait, of the gateway's own slice of the workers
+	LeastWaitingAway // outside of it, and better by more than the bias
 )
 
 func (r Reason) String() string {
@@ -89,6 +92,10 @@ func (r Reason) String() string {
 		return "prefix_owner"
 	case Pinned:
 		return "pinned"
+	case LeastWaiting:
+		return "least_waiting"
+	case LeastWaitingAway:
+		return "least_waiting_away"
 	}
 	return "unknown"
 }
@@ -105,6 +112,7 @@ var policies = map[string]func(config []byte) (Policy, error){
 	LeastDepthName:   configured(LeastDepth),
 	CacheAwareName:   configured(CacheAware),
 	DPRankName:       plain(DPRank),
+	LeastWorkName:    configured(LeastWork),
 }
 
 // PolicyNames returns the names that NewPolicy knows, sorted.

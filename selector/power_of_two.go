@@ -1,5 +1,7 @@
 package selector
 
+import "github.com/plimsoll-go/plimsoll/load"
+
 // PowerOfTwoName is the name of the policy PowerOfTwo.
 const PowerOfTwoName = "power_of_two"
 
@@ -30,6 +32,10 @@ func (powerOfTwo) Choose(d *Decision) Choice {
 		j++
 	}
 	a, b := d.Candidate(i), d.Candidate(j)
+	if d.explaining {
+		d.Compared(a, load.NoRank)
+		d.Compared(b, load.NoRank)
+	}
 	if b.Load < a.Load {
 		a = b
 	}

@@ -73,10 +73,3 @@ func TestPowerOfTwoIsEvenOverEqualWorkers(t *testing.T) {
 		wantUniform(t, pickAndDone(t, s, Request{Filter: func(*load.Worker) bool { return true }}, 1000*n), workers)
 	}
 }
-
-func TestPowerOfTwoIsThePolicyOfASelectorThatIsGivenNone(t *testing.T) {
-	table, _ := withDepths(t, 0, 0)
-	if p := mustPick(t, New(table, Config{}), Request{}); p.Policy != PowerOfTwoName {
-		t.Errorf("the default policy is %s", p.Policy)
-	}
-}

@@ -12,6 +12,11 @@ type Request struct {
 	// PromptTokens is the length of the prompt, if known.
 	PromptTokens load.Maybe[int64]
 
+	// Unstreamed says that the answer will come in one piece. Then its first byte says
+	// nothing of the first token, and LeastWork neither learns from it nor takes the
+	// prompt to be waiting until then.
+	Unstreamed bool
+
 	// Candidates restricts the choice to these workers; nil means all. Those
 	// that are gone or not healthy take no part, and those that are set aside
 	// only if no other is left.

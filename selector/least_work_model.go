@@ -1,0 +1,353 @@
+package selector
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/load"
+)
+
+// model is what the next picks go by: all of their cost that the gateway's own books
+// have no part in. It is immutable.
+type model struct {
+	Learned
+	until time.Duration // when the next one is due, on the clock of the view
+
+	cells    []cell  // of the healthy workers, in the order of the view
+	first    []int32 // cell of each worker; nil: each has one
+	eligible int     // cells of eligible workers, which come first
+	home     []slot  // the slice of these; nil: all
+
+}
+
+// cell is a worker, or one of its ranks, with all of its cost that does not change
+// until the next model. Costs are in seconds.
+type cell struct {
+	worker      *load.Worker
+	base        float64 // what others have there, and the request itself
+	perAhead    float64 // for a prompt token that is worked off before
+	perPrompt   float64 // for one of the request's own
+	perInFlight float64 // for a request that is there
+	perKVOver   float64 // for a token that the KV cache has no room for
+	kvRoom      int64   // what all tokens picked ever may be until it is full
+
+	place            int     // in the view
+	rank             int     // load.NoRank: the whole worker
+	ranks            float64 // that share what is there
+	requests, tokens float64 // of others
+	basis            Basis
+	home             bool
+	waits            *waits
+}
+
+// slot is a cell of the slice. One that is shared with another replica has a bias.
+type slot struct {
+	cell int32
+	bias float64 // seconds
+}
+
+const (
+	// kvLimit is the share of the KV cache from which on an engine does not admit
+	// requests at once.
+	kvLimit = 0.95
+
+	// modelFor is how long a model serves. A report takes effect with the next one,
+	// which is little next to its age, and spares each pick from working out for
+	// every worker what it says.
+	modelFor = 10 * time.Millisecond
+
+	// No engine has more waiting than this. One that says so shall not drown in the
+	// mean what the others say.
+	maxOthersTokens   = 1 << 31
+	maxOthersRequests = 1 << 20
+)
+
+func newModel() *model { return &model{Learned: unlearned(), until: math.MinInt64} }
+
+// cellsAt returns the cells of the worker at a place in the view.
+func (m *model) cellsAt(place int) (from, to int) {
+	switch {
+	case m.first == nil:
+		return min(place, len(m.cells)), min(place+1, len(m.cells))
+	case place+1 >= len(m.first):
+		return 0, 0
+	}
+	return int(m.first[place]), int(m.first[place+1])
+}
+
+// biasOf is what a cell has against it, in seconds, and whether that is because it is
+// outside of the slice.
+func (m *model) biasOf(at int) (bias float64, away bool) {
+	switch {
+	case m.home == nil:
+		return 0, false
+	case !m.cells[at].home:
+		return m.Bias.Seconds(), true
+	}
+	i, _ := slices.BinarySearchFunc(m.home, int32(at), func(s slot, at int32) int { return cmp.Compare(s.cell, at) })
+	return m.home[i].bias, false
+}
+
+// learn makes the next model, unless somebody else is at it: a pick waits for nobody.
+func (p *leastWork) learn(d *Decision, old *model, now time.Duration) *model {
+	l := p.learner
+	if !l.mu.TryLock() {
+		return old
+	}
+	defer l.mu.Unlock()
+	if m := p.model.Load(); m != old && now < m.until {
+		return m
+	}
+	l.promptLocked(d.Request.PromptTokens)
+	l.sweepLocked(d.view)
+	l.beginLocked(now)
+	m := p.newModel(d, l.learnedLocked(), old)
+	m.until = now + modelFor
+	p.model.Store(m)
+	return m
+}
+
+// renew makes a model of the same knowledge for another set of workers.
+func (p *leastWork) renew(d *Decision, old *model) *model {
+	m := p.newModel(d, old.Learned, old)
+	m.until = old.until
+	p.model.CompareAndSwap(old, m)
+	return m
+}
+
+func (p *leastWork) newModel(d *Decision, learned Learned, old *model) *model {
+	m := &model{Learned: learned}
+	v := d.view
+	p.addCells(m, v, old)
+	means := m.meansOf(v)
+	m.Others = means.requests
+
+	replica, replicas := d.Replica()
+	m.Replicas = float64(max(replicas, 1))
+	if replicas < 1 && means.own > 0 {
+		m.Replicas = max(means.depth/means.own, 1) // as many as there would be with our load
+	}
+	if replicas > 1 && means.own > 0 && means.depth > 0 {
+		// Who has more than a share of the load knows more than a share of it, and
+		// shall not be confined to a share of the workers.
+		fair := min(1, means.depth/(means.own*float64(replicas)))
+		m.Bias = time.Duration(float64(m.Bias) * fair * fair)
+		m.Away = 1 + (m.Away-1)*fair*fair
+	}
+	for i := range m.cells {
+		m.fill(&m.cells[i], v, means)
+	}
+	m.slice(replica, replicas)
+	return m
+}
+
+// addCells makes the cells, of which only the worker, the rank and what goes with it
+// are filled in.
+func (p *leastWork) addCells(m *model, v load.View, old *model) {
+	m.cells = make([]cell, 0, v.Healthy())
+	if p.ranks {
+		m.first = make([]int32, 0, v.Healthy()+1)
+	}
+	for i := range v.Healthy() {
+		e := v.At(i)
+		c := cell{worker: e.Worker(), place: i, rank: load.NoRank, ranks: float64(max(e.Ranks(), 1))}
+		if from, to := old.cellsAt(i); from < to && old.cells[from].worker == c.worker {
+			c.waits = old.cells[from].waits
+		} else {
+			c.waits = p.learner.of(c.worker)
+		}
+		before := len(m.cells)
+		if p.ranks {
+			m.first = append(m.first, int32(before))
+			for rank := range e.Ranks() {
+				if e.HasRank(rank) {
+					one := c
+					one.rank, one.ranks = rank, 1
+					m.cells = append(m.cells, one)
+				}
+			}
+		}
+		if len(m.cells) == before {
+			m.cells = append(m.cells, c)
+		}
+		if i < v.Len() {
+			m.eligible = len(m.cells)
+		}
+	}
+	if p.ranks {
+		m.first = append(m.first, int32(len(m.cells)))
+	}
+}
+
+// means is what others have on the average rank, and what all have.
+type means struct {
+	requests, tokens float64 // of others, on a rank
+	depth, own       float64 // on all workers
+	trusted          int     // cells
+}
+
+func (m *model) meansOf(v load.View) (sum means) {
+	var ranks float64
+	for i := range m.eligible {
+		c := &m.cells[i]
+		e := v.At(c.place)
+		if i == 0 || m.cells[i-1].place != c.place {
+			sum.own += float64(c.worker.InFlight())
+			if e.Trusted() {
+				sum.depth += float64(e.Depth())
+			}
+		}
+		if t, ok := c.reported(e); ok {
+			requests, tokens := others(&t, m.Prompt)
+			sum.requests, sum.tokens = sum.requests+requests, sum.tokens+tokens
+			ranks += c.ranks
+			sum.trusted++
+		}
+	}
+	if ranks > 0 {
+		sum.requests, sum.tokens = sum.requests/ranks, sum.tokens/ranks
+	}
+	return sum
+}
+
+// reported is what the cell's engine last reported, if that can be trusted.
+func (c *cell) reported(e load.Entry) (t load.Totals, ok bool) {
+	switch {
+	case !e.Trusted():
+		return t, false
+	case c.rank == load.NoRank:
+		return *e.Totals(), true
+	}
+	return e.RankTotals(c.rank)
+}
+
+// others is what other senders have there: requests, and prompt tokens.
+func others(t *load.Totals, prompt float64) (requests, tokens float64) {
+	if t.Ours {
+		return 0, 0
+	}
+	requests = float64(max(t.Running, 0)) + float64(max(t.Waiting, 0)) - float64(t.Own.InFlight)
+	if waiting, ok := t.WaitingTokens.Get(); ok {
+		tokens = float64(waiting) - float64(t.Own.PendingTokens)
+	} else {
+		tokens = (float64(t.Waiting) - float64(t.Own.Unstarted)) * prompt
+	}
+	return min(max(requests, 0), maxOthersRequests), min(max(tokens, 0), maxOthersTokens)
+}
+
+// fill works out the costs of a cell.
+//
+// What others have there goes stale, and the more senders there are the less of it is
+// known: then the mean of all is the better guess. Tokens are worked off within a
+// first-token time, requests within a response time.
+func (m *model) fill(c *cell, v load.View, mean means) {
+	c.requests, c.tokens, c.basis = mean.requests*c.ranks, mean.tokens*c.ranks, Estimated
+	if mean.trusted == 0 {
+		c.basis = Local
+	}
+	c.kvRoom = math.MaxInt64
+	var kvOver float64
+	if t, ok := c.reported(v.At(c.place)); ok {
+		c.basis = Engine
+		if t.Ours {
+			c.requests, c.tokens = 0, 0
+		} else {
+			g := 0.5 * min(max(1/math.Sqrt(m.Replicas), 0.1), 1)
+			age := max(v.Now()-t.At, 0).Seconds()
+			requests, tokens := others(&t, m.Prompt)
+			c.requests += g * math.Exp(-age/m.Response.Seconds()) * (requests - c.requests)
+			c.tokens += min(1, 2*g) * math.Exp(-age/m.FirstToken.Seconds()) * (tokens - c.tokens)
+		}
+		kvOver = c.fillKV(&t, m)
+	}
+	speed := c.waits.Speed()
+	perToken, perRequest := m.PerToken.Seconds()/speed, m.PerRequest.Seconds()/speed
+	c.perPrompt, c.perAhead, c.perInFlight = perToken, perToken/c.ranks, perRequest/c.ranks
+	c.base = c.perAhead*c.tokens + c.perInFlight*c.requests + perRequest + kvOver
+}
+
+// fillKV works out when the KV cache is full. An engine whose cache is lets requests
+// wait until others end, which takes as long as a part of a response. Where the
+// capacity is not known, what is over already is all that can be said.
+func (c *cell) fillKV(t *load.Totals, m *model) (over float64) {
+	usage, ok := t.KVUsage.Get()
+	if !ok {
+		return 0
+	}
+	full := m.Response.Seconds() / 2 // for a cache that would have to be twice as large
+	capacity := float64(t.KVTokens.Or(0))
+	if capacity <= 0 {
+		return max(usage-kvLimit, 0) * full
+	}
+	waiting := float64(t.Waiting) * m.Prompt
+	if tokens, ok := t.WaitingTokens.Get(); ok {
+		waiting = float64(tokens)
+	}
+	room := (kvLimit-usage)*capacity - min(waiting, maxOthersTokens)
+	c.perKVOver = full / capacity
+	c.kvRoom = int64(t.OwnTokens) + int64(max(room, -maxOthersTokens))
+	return 0
+}
+
+// cost is how many seconds a request of so many tokens is expected to wait, and what
+// of a later wait it brings about.
+func (c *cell) cost(count load.Count, prompt float64) float64 {
+	cost := c.base + c.perAhead*float64(count.PendingTokens()) + c.perPrompt*prompt + c.perInFlight*float64(count.InFlight())
+	if over := c.kvOver(count, prompt); over > 0 {
+		cost += c.perKVOver * float64(over)
+	}
+	return cost
+}
+
+// kvOver is how many tokens there would be no room for.
+func (c *cell) kvOver(count load.Count, prompt float64) int64 {
+	return int64(count.TokensPicked) + int64(prompt) - c.kvRoom
+}
+
+// expect is how many seconds it will be to the first token.
+func (m *model) expect(c *cell, ahead float64) float64 {
+	return m.Base.Seconds() + c.perPrompt*ahead
+}
+
+// ahead is how many prompt tokens a rank works off before it comes to the request.
+func (c *cell) ahead(count load.Count) float64 {
+	return (float64(count.PendingTokens()) + c.tokens) / c.ranks
+}
+
+// load is how many requests are there.
+func (c *cell) load(count load.Count) int64 {
+	return rounded(float64(count.InFlight()) + c.requests)
+}
+
+// slice gives the replica its part of the cells, ordered by the workers' ids, since
+// that is the one order that all replicas agree on.
+func (m *model) slice(replica, replicas int) {
+	n := m.eligible
+	if replicas <= 1 || n == 0 {
+		return
+	}
+	order := make([]int32, n)
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(m.cells[a].worker.ID(), m.cells[b].worker.ID()), cmp.Compare(a, b))
+	})
+	// The replica's part of the line from 0 to n, on which each cell has a length of 1.
+	// A cell on a border is shared.
+	from := float64(n) * float64(replica) / float64(replicas)
+	to := float64(n) * float64(replica+1) / float64(replicas)
+	m.home = make([]slot, 0, int(to-from)+2)
+	for i := int(from); i < n && float64(i) < to; i++ {
+		share := (min(to, float64(i+1)) - max(from, float64(i))) / min(1, to-from)
+		if share < 1e-9 {
+			continue
+		}
+		at := order[i]
+		m.cells[at].home = true
+		m.home = append(m.home, slot{at, (1 - min(share, 1)) * m.Bias.Seconds()})
+	}
+	slices.SortFunc(m.home, func(a, b slot) int { return cmp.Compare(a.cell, b.cell) })
+}
