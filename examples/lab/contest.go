@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +34,13 @@ type contestant struct {
 // they equal another one.
 var special = map[string]func(*cell) bool{
 	selector.CacheAwareName: func(c *cell) bool { return c.Cache },
-	selector.DPRankName:     func(c *cell) bool { return c.ranks() > c.Engines },
+	selector.DPRankName:     manyRanks,
 }
+
+// leastWorkRanks is what least_work is called where it chooses the rank too.
+const leastWorkRanks = selector.LeastWorkName + "_ranks"
+
+func manyRanks(c *cell) bool { return c.ranks() > c.Engines }
 
 // contestants returns all that there are: the oracles, the baselines, and what else
 // the selector has.
@@ -52,12 +56,16 @@ func contestants() []contestant {
 		if slices.Contains(namesOf(all), name) {
 			continue
 		}
-		k := contestant{Name: name, Kind: candidate, Doc: "of package selector", chooser: ofSelector(name)}
+		k := contestant{Name: name, Kind: candidate, Doc: "of package selector", chooser: ofSelector(name, "")}
 		if only, ok := special[name]; ok {
 			k.Kind, k.only = known, only
 		}
 		all = append(all, k)
 	}
+	all = append(all, contestant{
+		Name: leastWorkRanks, Kind: candidate, Doc: "least_work, which chooses the rank too",
+		chooser: ofSelector(selector.LeastWorkName, `{"ranks": true}`), only: manyRanks,
+	})
 	return all
 }
 
@@ -68,26 +76,14 @@ func ofOracle(o fleetsim.Oracle, doc string) contestant {
 }
 
 // ofSelector makes a policy of package selector for each gateway.
-func ofSelector(name string) fleetsim.Policy {
-	return func(g fleetsim.Gateway) selector.Policy {
-		p, err := selector.NewPolicy(name, configure(name, g))
+func ofSelector(name string, config string) fleetsim.Policy {
+	return func(fleetsim.Gateway) selector.Policy {
+		p, err := selector.NewPolicy(name, []byte(config))
 		if err != nil {
-			panic(err) // the names come from the selector, and the configurations from below
+			panic(err) // the names come from the selector, and the configurations from here
 		}
 		return p
 	}
-}
-
-// configure returns a policy's configuration. What is not here has none.
-func configure(name string, g fleetsim.Gateway) []byte {
-	if name != "least_work" {
-		return nil
-	}
-	config, _ := json.Marshal(struct {
-		Replica  int `json:"replica"`
-		Replicas int `json:"replicas"`
-	}{g.Index, g.Count})
-	return config
 }
 
 // choose returns the contestants with the given names, or all if there are none,

@@ -53,6 +53,7 @@ func (g *gateway) boot() {
 	g.selector = selector.New(g.table, selector.Config{
 		Policy: g.policy(Gateway{Index: g.index, Count: s.config.Gateways}),
 		Signal: s.config.Signal,
+		Peers:  func() (replica, replicas int) { return g.index, s.config.Gateways },
 		Rand:   g.random.Uint64,
 	})
 	g.targets = make([]target, len(s.engines))
@@ -126,7 +127,7 @@ func (p Policy) choose(s *sim, f *flight, req int32) (*engine, int) {
 // send picks the worker of a request, and marks it as written: to write it takes
 // no time.
 func (g *gateway) send(f *flight, req int32) (*engine, int) {
-	r := selector.Request{ID: strconv.Itoa(int(req))}
+	r := selector.Request{ID: strconv.Itoa(int(req)), Unstreamed: f.unstreamed}
 	if !g.sim.config.PromptUnknown {
 		r.PromptTokens = load.Known(int64(f.prompt))
 	}
