@@ -28,7 +28,7 @@ func Example() {
 		Table:  table, Subscriber: subscriber, Logger: slog.Default(),
 	})
 	go fleet.Run(context.Background()) // until its context ends
-	picker := selector.New(table, selector.Config{Policy: selector.PowerOfTwo()})
+	picker := selector.New(table, selector.Config{})
 	http.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		pick, err := picker.Pick(selector.Request{})
 		if err != nil { // no healthy worker at all; never a missing report
