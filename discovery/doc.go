@@ -13,6 +13,14 @@
 //     that is due, and polls /v1/loads, where that is switched on, for ranks that
 //     no load socket tells of: the engine offers none, or it is silent.
 //
+// # Replicas of the gateway
+//
+// A gateway that is one of several does better if each prefers a slice of the
+// workers of its own, and for that each needs to know which one it is, of how many.
+// [Peers] tells it, from a source of another kind of workers: the gateway's own
+// replicas, such as [DNS] with the name of their headless service. Without an
+// answer there is no slice; a replica that cannot tell who it is does not guess.
+//
 // # Unknown is not zero
 //
 // A worker that could not be asked, one that does not publish and one whose
@@ -33,8 +41,9 @@
 // # Concurrency
 //
 // A Client is safe for concurrent use once its fields are set. A Source's Run
-// is called by one Fleet at a time. [Fleet.Run] is called once; [Fleet.Status]
-// may be called at any time. A worker has one goroutine in the Fleet (and one
+// is called by one Fleet, or one Peers, at a time. [Fleet.Run] is called once;
+// [Fleet.Status] may be called at any time. [Peers.Replica] is one atomic load, made
+// to be asked with every pick. A worker has one goroutine in the Fleet (and one
 // more while it is polled) that lives until the worker is removed or Run
 // returns, and waits for no other worker's. Subscriptions have none: they belong
 // to the Subscriber.

@@ -82,3 +82,31 @@ func ExampleClient_ServerInfo() {
 	// 1 tcp://127.0.0.1:65535 <nil>
 	// 2  discovery: rank's port is above 65535
 }
+
+func ExamplePeers() {
+	peers := &discovery.Peers{
+		// In a cluster, the name of the gateway's own headless service:
+		//	&discovery.DNS{Name: "gateway.default.svc.cluster.local", Port: 8080}
+		Source: discovery.Static("http://10.0.0.7:8080", "http://10.0.0.5:8080", "http://10.0.0.6:8080"),
+		Self:   "10.0.0.6", // os.Getenv("POD_IP"), from the downward API
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- peers.Run(ctx) }()
+
+	// A program goes on to serve requests here, without a slice until there is a list.
+	// This one waits for it.
+	for peers.Status().Place == discovery.PlaceUnknown {
+		time.Sleep(time.Millisecond)
+	}
+	replica, replicas := peers.Replica()
+	fmt.Println("replica", replica, "of", replicas)
+	fmt.Println(peers.Status().Place, "as", peers.Status().Self)
+
+	cancel()
+	fmt.Println(<-done)
+	// Output:
+	// replica 1 of 3
+	// listed as 10.0.0.6:8080
+	// <nil>
+}

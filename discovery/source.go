@@ -184,7 +184,7 @@ func (m *merge) Run(ctx context.Context, emit func([]Worker)) error {
 	var (
 		// Also held while emitting, so that sets go out in order: taken before
 		// merge.mu and before whatever emit takes (the same of an outer merge;
-		// Fleet.mu).
+		// Fleet.mu, Peers.mu).
 		mu   sync.Mutex
 		sets = make([][]Worker, len(m.sources))
 		wg   sync.WaitGroup
