@@ -33,7 +33,9 @@ func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet 
 		c.PolicyConfig = json.RawMessage(text)
 		return nil
 	})
-	f.TextVar(&c.Signal, "signal", c.Signal, "what stands in for a missing report: calibrated, mixed or uniform")
+	f.TextVar(&c.Signal, "signal", c.Signal, "what stands in for a missing report, where the policy does not say: calibrated, mixed or uniform")
+	f.IntVar(&c.ExplainEvery, "explain-every", 0, "log how one pick in `n` came about; 0: none")
+	f.BoolVar(&c.ExplainOnRequest, "explain-on-request", false, "explain the pick to clients that send X-Plimsoll-Explain, which shows them the fleet")
 	f.BoolVar(&c.Poll, "poll", false, "poll /v1/loads of engines that offer no load socket")
 	duration := func(d *gateway.Duration, name, usage string) { f.TextVar(d, name, *d, usage) }
 	duration(&c.Freshness, "freshness", "`duration` for which a report is trusted")

@@ -71,7 +71,7 @@ func TestHelpTellsTheDefaults(t *testing.T) {
 		t.Error(err)
 	}
 	for name, want := range map[string]string{
-		"listen": `"127.0.0.1:8080"`, "policy": `"power_of_two"`, "signal": "calibrated", "tries": "3",
+		"listen": `"127.0.0.1:8080"`, "policy": `"least_work"`, "signal": "calibrated", "tries": "3",
 		"freshness": "5s", "poll-interval": "1s", "probe-interval": "2s",
 		"engine-timeout": "10m0s", "client-timeout": "1m0s", "drain-delay": "0s", "drain-timeout": "30s",
 	} {

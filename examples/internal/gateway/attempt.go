@@ -57,13 +57,14 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	if err != nil && err != io.EOF {
 		return g.noAnswer(c, pick, err)
 	}
-	pick.FirstToken()
+	if c.r.Method == http.MethodPost && res.StatusCode < 300 {
+		pick.FirstToken()
+	} // else it is a refusal or a list, which comes at once and tells nothing of how long a prompt takes
 	g.health.served(pick.Worker)
 	c.first = time.Since(c.began)
 
 	setResponseHeader(w, res.Header)
-	w.Header().Set(workerHeader, pick.Worker.ID())
-	w.Header().Set(pickHeader, pick.String())
+	c.tellPick(w)
 	c.status = res.StatusCode
 	w.WriteHeader(res.StatusCode)
 	if err := c.relay(w, body, *buffer, n, err, time.Duration(g.config.ClientTimeout)); err != nil {

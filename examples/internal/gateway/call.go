@@ -28,6 +28,9 @@ type call struct {
 	rank   load.Maybe[int] // that the client asks for
 	tried  []*load.Worker
 
+	unstreamed  bool
+	explanation *selector.Explanation // of the newest pick; nil: not asked for
+
 	// For the log.
 	began  time.Time
 	pick   selector.Pick // the newest
@@ -51,14 +54,31 @@ func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, erro
 	// The server goes on reading, to notice a client that leaves. The deadline of
 	// the body would look like one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	c.tokens = promptTokens(c.body)
+	tokens, stream := look(c.body)
+	c.tokens, c.unstreamed = tokens, unstreamed(r.URL.Path, stream)
 	c.rank = pinnedRank(r.Header, c.body)
 	return c, nil
 }
 
 // request is what the selector is to know of the call.
 func (c *call) request() selector.Request {
-	return selector.Request{ID: c.id, PromptTokens: c.tokens, Exclude: c.tried, Rank: c.rank}
+	return selector.Request{ID: c.id, PromptTokens: c.tokens, Unstreamed: c.unstreamed, Exclude: c.tried, Rank: c.rank}
+}
+
+// unstreamed says whether the first byte of the answer comes long after the first token.
+// Without a stream it comes with the last one, unless there are no tokens to come: an
+// embedding is there when its prompt has been computed.
+//
+// Of a body that cannot be read, such as the form of a transcription, no stream is
+// assumed. If there is one after all, nothing is learned from this request. The other
+// mistake is worse: its prompt would seem to wait for as long as the answer takes, and
+// that would be learned of all prompts.
+func unstreamed(path string, stream bool) bool {
+	switch path {
+	case "/v1/embeddings", "/v1/rerank", "/v1/score", "/v1/classify":
+		return false
+	}
+	return !stream
 }
 
 // outgoing is the request to an engine. A client without an Authorization of its

@@ -22,8 +22,8 @@ import (
 //	{
 //	  "listen": ":8080",
 //	  "workers": ["http://10.0.0.1:30000", "http://10.0.0.2:30000"],
-//	  "policy": "cache_aware",
-//	  "policy_config": {"balance_abs": 16},
+//	  "policy": "least_work",
+//	  "policy_config": {"ranks": true},
 //	  "freshness": "5s",
 //	  "api_key": "secret"
 //	}
@@ -37,9 +37,16 @@ type Config struct {
 	WorkersFile string   `json:"workers_file"` // see discovery.File; read again when it changes
 	DNS         *DNS     `json:"dns"`
 
-	Policy       string          `json:"policy"` // default power_of_two
+	Policy       string          `json:"policy"` // default least_work
 	PolicyConfig json.RawMessage `json:"policy_config"`
-	Signal       selector.Signal `json:"signal"` // default calibrated
+	Signal       selector.Signal `json:"signal"` // default calibrated; least_work has no use for it
+
+	// ExplainEvery logs how one pick in so many came about. Default 0: none.
+	ExplainEvery int `json:"explain_every"`
+	// ExplainOnRequest answers a request that has the header X-Plimsoll-Explain with
+	// headers of that name, which tell how its pick came about. That goes over the
+	// whole fleet, and shows it to whoever asks. Default: only what the log gets.
+	ExplainOnRequest bool `json:"explain_on_request"`
 
 	// APIKey is what the engines were started with (SGLang's --api-key). It goes
 	// along when the gateway itself asks them something, and with the requests of
@@ -118,7 +125,7 @@ func (c *Config) ReadFile(path string) error {
 // WithDefaults returns c with the defaults for what is missing.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.Listen, "127.0.0.1:8080")
-	orDefault(&c.Policy, selector.PowerOfTwoName)
+	orDefault(&c.Policy, selector.LeastWorkName)
 	orDefault(&c.Freshness, Duration(load.DefaultWindow))
 	orDefault(&c.PollInterval, Duration(discovery.DefaultPollInterval))
 	orDefault(&c.Tries, 3)
@@ -196,8 +203,8 @@ func (c Config) Validate() error {
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		wrong("api_key holds something else than visible ASCII characters") // such as the end of a line; and no request could be sent
 	}
-	if c.Tries < 0 || c.MaxBody < 0 {
-		wrong("tries and max_body must not be negative")
+	if c.Tries < 0 || c.MaxBody < 0 || c.ExplainEvery < 0 {
+		wrong("tries, max_body and explain_every must not be negative")
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,7 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 		"freshness is 1ms: no engine reports that often":                 {Workers: engine, Freshness: Duration(time.Millisecond)},
 		"drain_timeout is -1s":                                           {Workers: engine, DrainTimeout: Duration(-time.Second)},
 		"api_key holds":                                                  {Workers: engine, APIKey: "key\n"},
-		"tries and max_body":                                             {Workers: engine, Tries: -1},
+		"tries, max_body and explain_every":                              {Workers: engine, ExplainEvery: -1},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want something with %q", err, want)

@@ -6,7 +6,7 @@
 //	proxy.go     one request: pick, try, try elsewhere
 //	attempt.go   one attempt: the marks on the pick, streaming, failures
 //	call.go      what is kept of a request so that it can be tried again
-//	tokens.go    how long a prompt is, roughly
+//	tokens.go    how long a prompt is, roughly, and whether the answer is streamed
 //	header.go    what passes the proxy and what does not
 //	health.go    which engines are up
 //	status.go    /health and /status
@@ -16,8 +16,9 @@
 // # Life of a request
 //
 // The body is read whole, up to a bound, because a second attempt has to send
-// it again. It is looked at for how long its prompt is, roughly, which costs the
-// same whatever its shape. Each attempt is a pick of its own, released by a deferred Done
+// it again. It is looked at for what the default policy, least_work, goes by: how long
+// the prompt is, roughly, and whether the answer is streamed, without which the first
+// byte is no first token. That costs the same whatever its shape. Each attempt is a pick of its own, released by a deferred Done
 // whatever happens: the client leaves, the engine dies, the handler panics. The
 // client sees nothing before the first byte of an engine's answer; until then a
 // failure leads to another engine, after it to a cut connection, so that half
@@ -35,6 +36,12 @@
 //
 // Nobody may hang for ever: an engine has engine_timeout for each silence, a
 // client has client_timeout for its request and for each piece of the answer.
+//
+// # Why this engine
+//
+// Each answer names its engine and says why in a line (X-Plimsoll-Pick). explain_every
+// logs the whole comparison for one pick in so many, explain_on_request tells it to a
+// client that asks for it, and /status has what the policy has learned.
 //
 // # What it leaves out
 //

@@ -28,9 +28,15 @@ type Gateway struct {
 	health     *health
 	began      time.Time
 
-	selector atomic.Pointer[selector.Selector]
+	routing  atomic.Pointer[routing]
 	draining atomic.Bool
 	counts   counts
+}
+
+// routing is a selector and its policy, which change together.
+type routing struct {
+	*selector.Selector
+	policy selector.Policy
 }
 
 // New wires a gateway. Nothing is asked of any engine before Serve.
@@ -74,13 +80,19 @@ func New(c Config) (*Gateway, error) {
 }
 
 // SetPolicy changes the policy for the requests to come. A selector holds no
-// load and no books, the table does, so this can be done under traffic.
+// load and no books, the table does, so this can be done under traffic. A policy that
+// learns begins anew.
 func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
 	policy, err := selector.NewPolicy(name, config)
 	if err != nil {
 		return err
 	}
-	g.selector.Store(selector.New(g.table, selector.Config{Policy: policy, Signal: g.config.Signal}))
+	c := selector.Config{Policy: policy, Signal: g.config.Signal}
+	if every := g.config.ExplainEvery; every > 0 {
+		c.ExplainEvery = every
+		c.Explain = func(x *selector.Explanation) { g.logger.Info("pick", "explanation", x) }
+	}
+	g.routing.Store(&routing{selector.New(g.table, c), policy})
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 const (
 	workerHeader    = "X-Plimsoll-Worker"
 	pickHeader      = "X-Plimsoll-Pick"
+	explainHeader   = "X-Plimsoll-Explain" // also of the request that wants it
 	requestIDHeader = "X-Request-Id"
 )
 
@@ -54,13 +55,31 @@ func requestHeader(r *http.Request, id string) http.Header {
 	return h
 }
 
+// explained is how many lines of an explanation an answer has: one for the whole, one for
+// the chosen worker, and the best of the others. A large fleet's header would not pass
+// every proxy on the way to the client.
+const explained = 8
+
+// tellPick says which engine the newest pick is, and why.
+func (c *call) tellPick(w http.ResponseWriter) {
+	h := w.Header()
+	if len(c.tried) > 0 {
+		h.Set(workerHeader, c.pick.Worker.ID())
+		h.Set(pickHeader, c.pick.String())
+	}
+	if c.explanation != nil {
+		lines := strings.SplitN(c.explanation.String(), "\n", explained+1)
+		h[explainHeader] = lines[:min(len(lines), explained)]
+	}
+}
+
 // setResponseHeader passes an engine's headers on. They do not replace what the
 // gateway has to say.
 func setResponseHeader(w http.ResponseWriter, h http.Header) {
 	out := w.Header()
 	for name, values := range endToEnd(h) {
 		switch name {
-		case workerHeader, pickHeader, requestIDHeader:
+		case workerHeader, pickHeader, explainHeader, requestIDHeader:
 		default:
 			out[name] = values
 		}

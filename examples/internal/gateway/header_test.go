@@ -55,7 +55,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("the client got %s %q, want %q", name, got, want)
 		}
 	}
-	if pick := res.Header.Get(pickHeader); !strings.Contains(pick, "power_of_two") {
+	if pick := res.Header.Get(pickHeader); !strings.Contains(pick, "least_work") {
 		t.Errorf("the client got the pick %q", pick)
 	}
 

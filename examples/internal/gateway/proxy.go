@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
+
+	"github.com/plimsoll-go/plimsoll/selector"
 )
 
 // maxFaults is how many engines may fail a request. Those that could not be
@@ -43,7 +45,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 
 	var last *failure
 	for faults := 0; len(c.tried) < g.config.Tries && faults < maxFaults; {
-		pick, err := g.selector.Load().Pick(c.request())
+		pick, err := g.pick(c)
 		if err != nil {
 			// There is no engine at all, or none that has not been tried.
 			if last == nil {
@@ -62,6 +64,17 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	c.fail(w, last, time.Duration(g.config.ClientTimeout))
+}
+
+// pick picks an engine for the next attempt, and keeps the explanation for a client
+// that wants one and may have it.
+func (g *Gateway) pick(c *call) (pick selector.Pick, err error) {
+	s := g.routing.Load()
+	if !g.config.ExplainOnRequest || c.r.Header.Get(explainHeader) == "" {
+		return s.Pick(c.request())
+	}
+	pick, c.explanation, err = s.PickExplained(c.request())
+	return pick, err
 }
 
 // failure is an attempt, or a whole request, of which the client has seen
@@ -100,10 +113,7 @@ func failed(status int, err error) *failure {
 // answer, it is passed on as it was: a 429 and its Retry-After are for the client.
 func (c *call) fail(w http.ResponseWriter, f *failure, timeout time.Duration) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
-	if len(c.tried) > 0 {
-		w.Header().Set(workerHeader, c.pick.Worker.ID())
-		w.Header().Set(pickHeader, c.pick.String())
-	}
+	c.tellPick(w)
 	setResponseHeader(w, f.header)
 	w.Header().Del("Content-Length") // the body may have been cut to a bound
 	c.status, c.err = f.status, f.err

@@ -75,19 +75,28 @@ type Status struct {
 	Counts      Counts        `json:"counts"`
 	LoadSockets *zmqsub.Stats `json:"load_sockets"`
 
+	Policy  string            `json:"policy"`
+	Learned *selector.Learned `json:"learned,omitempty"` // by a policy that learns
+
 	Workers []load.WorkerStatus `json:"workers"` // what is known of their load, and why they are trusted or not
 	Fleet   discovery.Status    `json:"fleet"`   // where they come from and what they publish
 }
 
 // Status returns what a person may want to know.
 func (g *Gateway) Status() Status {
+	policy := g.routing.Load().policy
 	st := Status{
 		Uptime:   Duration(time.Since(g.began).Round(time.Millisecond)),
 		Draining: g.draining.Load(),
 		Eligible: g.table.View().Len(),
 		Counts:   g.Counts(),
+		Policy:   policy.Name(),
 		Workers:  g.table.Status(),
 		Fleet:    g.fleet.Status(),
+	}
+	if learner, ok := policy.(selector.Learner); ok {
+		learned := learner.Learned()
+		st.Learned = &learned
 	}
 	if g.subscriber != nil {
 		s := g.subscriber.Stats()

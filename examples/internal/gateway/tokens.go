@@ -11,22 +11,23 @@ import (
 // short one.
 const charsPerToken = 4
 
-// promptTokens estimates the prompt tokens of a request body: of the messages of
-// a chat, of a prompt, or of the input of an embedding. It is unknown for a body
-// that has none of them, which is the engine's to complain about.
+// look estimates the prompt tokens of a request body: of the messages of a chat, of
+// a prompt, or of the input of an embedding. They are unknown for a body that has none
+// of them, which is the engine's to complain about. stream is whether the body asks for
+// an answer in pieces.
 //
 // Anybody can send a body of any shape, before anything is known of them. So it
 // is gone over twice, to check it and to count, and nothing of it is copied.
-func promptTokens(body []byte) load.Maybe[int64] {
+func look(body []byte) (tokens load.Maybe[int64], stream bool) {
 	if !json.Valid(body) { // this also bounds how deep it is nested
-		return load.Maybe[int64]{}
+		return tokens, false
 	}
-	s := promptSize{rest: body}
+	s := seen{rest: body}
 	s.value(atRequest)
-	if s.ids == 0 && s.chars == 0 {
-		return load.Maybe[int64]{}
+	if s.ids > 0 || s.chars > 0 {
+		tokens = load.Known(int64(s.ids + (s.chars+charsPerToken-1)/charsPerToken))
 	}
-	return load.Known(int64(s.ids + (s.chars+charsPerToken-1)/charsPerToken))
+	return tokens, s.stream
 }
 
 // place is where in a request a value stands.
@@ -35,6 +36,7 @@ type place uint8
 const (
 	elsewhere place = iota
 	atRequest
+	atStream
 	atMessage // or a list of them
 	atText    // a string, a part that has one, or a list
 	atList    // within such a list, where a number is the id of a token
@@ -43,6 +45,10 @@ const (
 // member is the place of an object's member.
 func (p place) member(key []byte) place {
 	switch string(key) {
+	case "stream":
+		if p == atRequest {
+			return atStream
+		}
 	case "messages":
 		if p == atRequest {
 			return atMessage
@@ -74,15 +80,16 @@ func (p place) element() place {
 	return elsewhere
 }
 
-// promptSize counts what there is to a prompt: characters of text, and ids. Its
-// methods consume valid JSON.
-type promptSize struct {
+// seen is what has been seen of a request: characters of text and ids of its prompt, and
+// whether it asks for a stream. Its methods consume valid JSON.
+type seen struct {
 	rest       []byte
 	chars, ids int
+	stream     bool
 }
 
 // value counts the next value, which stands at p.
-func (s *promptSize) value(p place) {
+func (s *seen) value(p place) {
 	switch c := s.peek(); {
 	case c == '{':
 		for s.rest = s.rest[1:]; s.peek() != '}'; s.skip(',') {
@@ -101,15 +108,18 @@ func (s *promptSize) value(p place) {
 			s.chars += n
 		}
 	default:
-		if p == atList && (c == '-' || c >= '0' && c <= '9') {
+		switch {
+		case p == atList && (c == '-' || c >= '0' && c <= '9'):
 			s.ids++
+		case p == atStream:
+			s.stream = c == 't'
 		}
 		s.literal()
 	}
 }
 
 // peek returns the first byte that is no space, 0 at the end.
-func (s *promptSize) peek() byte {
+func (s *seen) peek() byte {
 	for i, c := range s.rest {
 		if c > ' ' {
 			s.rest = s.rest[i:]
@@ -120,14 +130,14 @@ func (s *promptSize) peek() byte {
 }
 
 // skip consumes a separator, if it is there.
-func (s *promptSize) skip(separator byte) {
+func (s *seen) skip(separator byte) {
 	if s.peek() == separator {
 		s.rest = s.rest[1:]
 	}
 }
 
 // literal consumes a number, true, false or null.
-func (s *promptSize) literal() {
+func (s *seen) literal() {
 	for i, c := range s.rest {
 		if c <= ' ' || c == ',' || c == ']' || c == '}' {
 			s.rest = s.rest[i:]
@@ -139,7 +149,7 @@ func (s *promptSize) literal() {
 
 // quoted consumes a string and returns what is between its quotes, and how many
 // characters that stands for.
-func (s *promptSize) quoted() (raw []byte, chars int) {
+func (s *seen) quoted() (raw []byte, chars int) {
 	s.peek()
 	s.rest = s.rest[1:]
 	for i := 0; ; i++ {

@@ -34,14 +34,42 @@ func TestPromptTokens(t *testing.T) {
 		`{"prompt":`:           unknown,
 		``:                     unknown,
 	} {
-		if got := promptTokens([]byte(body)); got != want {
+		if got, _ := look([]byte(body)); got != want {
 			t.Errorf("%s: got %v, want %v", body, got, want)
 		}
 	}
 }
 
+func TestStream(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"prompt":"x","stream":true}`:                 true,
+		` { "stream" : true , "prompt" : [ "x" ] } `:   true,
+		`{"stream":false,"stream":true}`:               true, // what engines make of it
+		`{"stream":true,"stream":false}`:               false,
+		`{"prompt":"x","stream":false}`:                false,
+		`{"prompt":"x"}`:                               false,
+		`{"stream":null}`:                              false,
+		`{"messages":[{"stream":true}]}`:               false,
+		`{"extra":{"stream":true},"input":["stream"]}`: false,
+		`[{"stream":true}]`:                            false,
+		`{"stream":true`:                               false,
+		"--x\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n--x--": false,
+		``: false,
+	} {
+		if _, got := look([]byte(body)); got != want {
+			t.Errorf("%s: got %v", body, got)
+		}
+		if got := unstreamed("/v1/chat/completions", want); got == want {
+			t.Errorf("%s: unstreamed is %v", body, got)
+		}
+	}
+	if unstreamed("/v1/embeddings", false) {
+		t.Error("an embedding is taken for an answer of many tokens")
+	}
+}
+
 // A body is anybody's. What it costs to look at must not depend on its shape.
-func TestPromptTokensOfAHostileBody(t *testing.T) {
+func TestLookAtAHostileBody(t *testing.T) {
 	const size = 1 << 20
 	fill := func(before, piece, after string) []byte {
 		return []byte(before + strings.Repeat(piece, size/len(piece)) + after)
@@ -59,7 +87,7 @@ func TestPromptTokensOfAHostileBody(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		promptTokens(body)
+		look(body)
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > size {
 			t.Errorf("%s: %d bytes of %d allocated", name, n, len(body))

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/selector"
+)
+
+// inBubble returns a gateway on the clock of a test, with one engine that takes an hour.
+func inBubble(t *testing.T) *Gateway {
+	t.Helper()
+	g := &Gateway{config: Config{}.WithDefaults(), table: load.NewTable(load.Config{}), transport: newTransport()}
+	g.logger = g.config.Logger
+	g.health = newHealth(g.table, g.transport, g.config)
+	if err := g.SetPolicy("least_work", nil); err != nil {
+		t.Fatal(err)
+	}
+	g.transport.RegisterProtocol("slow", roundTripper(func(r *http.Request) (*http.Response, error) {
+		time.Sleep(time.Hour)
+		status := http.StatusOK
+		if r.Header.Get("Refuse") != "" {
+			status = http.StatusBadRequest
+		}
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("answer"))}, nil
+	}))
+	g.table.Add("slow", "slow://engine")
+	g.config.EngineTimeout = Duration(2 * time.Hour)
+	return g
+}
+
+// An answer in one piece must not keep its prompt waiting until the answer is whole.
+func TestPromptOfAnUnstreamedAnswerDoesNotWaitForAllOfIt(t *testing.T) {
+	for body, pending := range map[string]int64{
+		`{"prompt":"hello","stream":true}`: 2,
+		`{"prompt":"hello"}`:               0,
+		`"hello"`:                          0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := inBubble(t)
+			go serve(g, request(t.Context(), body))
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			// It is with a pick that what has begun meanwhile is looked after.
+			pick, err := g.routing.Load().Pick(selector.Request{PromptTokens: load.Known[int64](0)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pick.Done()
+			if own := g.table.View().At(0).Own(); own.InFlight != 1 || own.PendingTokens != pending {
+				t.Errorf("%s: %d in flight with %d tokens pending, want 1 with %d", body, own.InFlight, own.PendingTokens, pending)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// Times that are no first token's would be learned, and each later pick go by them.
+func TestWhatIsNoFirstTokenIsNotLearned(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, path, body string
+		refused, learned   bool
+	}{
+		"a stream":        {body: `{"prompt":"hello","stream":true}`, learned: true},
+		"an embedding":    {path: "/v1/embeddings", body: `{"input":"hello"}`, learned: true},
+		"no stream":       {body: `{"prompt":"hello"}`},
+		"a refusal":       {body: `{"prompt":"hello","stream":true}`, refused: true},
+		"a list":          {method: http.MethodGet, path: "/v1/models"},
+		"what is no JSON": {body: "hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := inBubble(t)
+				r := httptest.NewRequest(orElse(test.method, http.MethodPost), orElse(test.path, "/v1/completions"), strings.NewReader(test.body))
+				if test.refused {
+					r.Header.Set("Refuse", "yes")
+				}
+				before := g.firstToken(t)
+				if answer, p := serve(g, r); answer.Body.String() != "answer" || p != nil {
+					t.Errorf("got %q, panicked %v", answer.Body, p)
+				}
+				if after := g.firstToken(t); (after > before) != test.learned {
+					t.Errorf("the mean first token was after %v, and is after %v", before, after)
+				}
+			})
+		})
+	}
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// firstToken is the mean time to it, as far as it has been learned.
+func (g *Gateway) firstToken(t *testing.T) time.Duration {
+	t.Helper()
+	time.Sleep(time.Second) // which shows with the next pick
+	pick, err := g.routing.Load().Pick(selector.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pick.Done()
+	return g.routing.Load().policy.(selector.Learner).Learned().FirstToken
+}
