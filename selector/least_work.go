@@ -88,7 +88,7 @@ func (p *leastWork) Choose(d *Decision) Choice {
 
 	c := &m.cells[s.best.cell]
 	d.wait = wait(s.cost)
-	d.booking.PromptTokens = d.Request.PromptTokens.Or(int64(m.Prompt))
+	d.booking.PromptTokens = int64(s.prompt)
 	d.booking.Watch = &p.streamed
 	if d.Request.Unstreamed {
 		d.booking.Watch = &p.unstreamed
@@ -134,7 +134,7 @@ type compared struct {
 func newSearch(d *Decision, m *model) search {
 	return search{
 		d: d, m: m,
-		prompt: float64(d.Request.PromptTokens.Or(int64(m.Prompt))),
+		prompt: min(max(float64(d.Request.PromptTokens.Or(int64(m.Prompt))), 0), maxOthersTokens),
 		rank:   d.Request.Rank.Or(load.NoRank),
 		cost:   math.Inf(1),
 		best:   compared{cell: -1},

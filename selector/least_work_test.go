@@ -1,11 +1,84 @@
 package selector
 
 import (
+	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
 )
+
+// alone is a gateway that knows that it is the only one.
+func alone() (replica, replicas int) { return 0, 1 }
+
+// replica is a gateway that knows which of how many it is.
+func replica(i, n int) func() (int, int) { return func() (int, int) { return i, n } }
+
+// leastWork1 is a selector of the only gateway.
+func leastWork1(table *load.Table) *Selector {
+	return New(table, Config{Peers: alone, Rand: seeded(1)})
+}
+
+// prompt is a request with so many prompt tokens.
+func prompt(tokens int64) Request { return Request{PromptTokens: load.Known(tokens)} }
+
+// holdPrompt puts a request of this gateway on the worker, until the test ends.
+func holdPrompt(t testing.TB, w *load.Worker, tokens int64) load.Ticket {
+	t.Helper()
+	k := w.Reserve(load.NoRank, tokens)
+	t.Cleanup(k.Done)
+	k.Dispatched()
+	return k
+}
+
+// explained is how a pick comes about, which is done at once.
+func explained(t testing.TB, s *Selector, r Request) *Explanation {
+	t.Helper()
+	p, x, err := s.PickExplained(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Done()
+	return x
+}
+
+// of is what an explanation says of a worker.
+func (x *Explanation) of(t testing.TB, id string) Considered {
+	t.Helper()
+	for _, w := range x.Workers {
+		if w.ID == id {
+			return w
+		}
+	}
+	t.Fatalf("nothing is said of %s in\n%v", id, x)
+	return Considered{}
+}
+
+// amount is how much of something a worker was compared by.
+func (w Considered) amount(name string) float64 {
+	for _, term := range w.Terms {
+		if term.Name == name {
+			return term.Amount
+		}
+	}
+	return 0
+}
+
+func wantAmount(t testing.TB, w Considered, name string, want float64) {
+	t.Helper()
+	if got := w.amount(name); math.Abs(got-want) > 1e-6*math.Max(1, want) {
+		t.Errorf("%s of %s: %v, want %v", name, w.ID, got, want)
+	}
+}
+
+// wantCost allows a nanosecond for the rounding of each term.
+func wantCost(t testing.TB, w Considered, want time.Duration) {
+	t.Helper()
+	if diff := w.Cost - want; diff < -10 || diff > 10 {
+		t.Errorf("%s costs %v, want %v: %v", w.ID, w.Cost, want, w)
+	}
+}
 
 // A decision that can be followed by hand; DESIGN.md tells it in words.
 //
@@ -58,5 +131,231 @@ func TestLeastWorkIsThePolicyOfASelectorThatIsGivenNone(t *testing.T) {
 	table, _ := withDepths(t, 0, 0)
 	if p := mustPick(t, New(table, Config{}), Request{}); p.Policy != LeastWorkName {
 		t.Errorf("the default policy is %s", p.Policy)
+	}
+}
+
+func TestLeastWorkCountsPromptTokensAndNotRequestsAlone(t *testing.T) {
+	table, _ := newTestTable()
+	few, many := table.Add("few", ""), table.Add("many", "")
+	holdPrompt(t, few, 12_000)
+	for range 6 {
+		holdPrompt(t, many, 100)
+	}
+	s := leastWork1(table)
+	if p := mustPick(t, s, prompt(100)); p.Worker != many || p.Load != 6 || p.Basis != Local {
+		t.Errorf("%v, want the worker of many short prompts", p)
+	}
+}
+
+func TestLeastWorkKnowsItsOwnRequestsExactlyAndAtOnce(t *testing.T) {
+	table, _ := newTestTable()
+	a := table.Add("a", "")
+	s := leastWork1(table)
+	cost := func(tokens, requests int) time.Duration {
+		return time.Duration(tokens)*50*time.Microsecond + time.Duration(requests)*2*time.Millisecond
+	}
+	wantCost(t, explained(t, s, prompt(300)).of(t, "a"), cost(300, 1))
+	p := mustPick(t, s, prompt(5000))
+	if p.Wait != cost(5000, 1) {
+		t.Errorf("it expects a wait of %v, want %v", p.Wait, cost(5000, 1))
+	}
+	q := mustPick(t, s, prompt(70))
+	for _, step := range []struct {
+		mark             func()
+		tokens, requests int
+	}{
+		{func() {}, 5070, 2},
+		{p.Dispatched, 5070, 2},
+		{p.FirstToken, 70, 2},
+		{q.Done, 0, 1},
+		{p.Done, 0, 0},
+	} {
+		step.mark()
+		wantCost(t, explained(t, s, prompt(300)).of(t, "a"), cost(300+step.tokens, 1+step.requests))
+	}
+	holdPrompt(t, a, 900) // of whoever else reserves there
+	wantCost(t, explained(t, s, prompt(300)).of(t, "a"), cost(1200, 2))
+}
+
+func TestLeastWorkTakesWhatOthersHaveFromTheReports(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		own              []int64 // prompt tokens of own requests that a's report counts
+		started          int     // of those, with a first token by then
+		a                load.Report
+		requests, tokens float64
+	}{
+		{"all", nil, 0, load.Report{Running: 5, Waiting: 3, WaitingTokens: load.Known[int64](2500)}, 8, 2500},
+		{"but not its own", []int64{300, 200}, 0, load.Report{Running: 5, Waiting: 3, WaitingTokens: load.Known[int64](2500)}, 6, 2000},
+		{"its own that has started waits for nothing", []int64{300, 200}, 1, load.Report{Running: 5, Waiting: 3, WaitingTokens: load.Known[int64](2500)}, 6, 2300},
+		{"no waiting tokens on the wire", []int64{300, 200}, 1, load.Report{Running: 5, Waiting: 3}, 6, 2 * 1000},
+		{"fewer than its own", []int64{300, 200}, 0, load.Report{Running: 1, WaitingTokens: load.Known[int64](100)}, 0, 0},
+		{"fewer waiting than its own", []int64{300, 200}, 0, load.Report{Running: 9}, 7, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, _ := newTestTable()
+			a, b := table.Add("a", ""), table.Add("b", "")
+			for i, tokens := range c.own {
+				k := holdPrompt(t, a, tokens)
+				if i < c.started {
+					k.FirstToken()
+				}
+			}
+			mustPut(t, a.Advertise(1), 0, c.a)
+			mustPut(t, b.Advertise(1), 0, load.Report{Running: 20, WaitingTokens: load.Known[int64](7000)})
+			w := explained(t, leastWork1(table), Request{}).of(t, "a")
+			wantAmount(t, w, "others_requests", (c.requests+20)/2+0.5*(c.requests-(c.requests+20)/2))
+			wantAmount(t, w, "others_tokens", c.tokens)
+			if w.Basis != Engine || w.Load != int64(math.Round(float64(len(c.own))+w.amount("others_requests"))) {
+				t.Errorf("%v", w)
+			}
+		})
+	}
+}
+
+func TestLeastWorkBelievesAReportLessTheOlderItIsAndTheMoreGatewaysThereAre(t *testing.T) {
+	// Nothing has been learned: first tokens are taken to come after 0.1 s, answers to
+	// take 5 s.
+	for _, gateways := range []struct {
+		replicas int
+		g        float64
+	}{{1, 0.5}, {4, 0.25}, {16, 0.125}, {100, 0.05}, {10_000, 0.05}} {
+		for _, age := range []time.Duration{0, 30 * time.Millisecond, time.Second, testWindow} {
+			t.Run(fmt.Sprintf("%d gateways, %v", gateways.replicas, age), func(t *testing.T) {
+				table, clock := newTestTable()
+				a, b := table.Add("a", ""), table.Add("b", "")
+				mustPut(t, a.Advertise(1), 0, load.Report{Running: 30, WaitingTokens: load.Known[int64](9000)})
+				mustPut(t, b.Advertise(1), 0, load.Report{Running: 10, WaitingTokens: load.Known[int64](1000)})
+				clock.advance(age)
+				s := New(table, Config{Peers: replica(0, gateways.replicas)})
+				requests := 10 * gateways.g * math.Exp(-age.Seconds()/5)
+				tokens := 4000 * min(1, 2*gateways.g) * math.Exp(-age.Seconds()/0.1)
+				x := explained(t, s, Request{Candidates: []*load.Worker{a, b}}) // or perhaps one were not drawn
+				wantAmount(t, x.of(t, "a"), "others_requests", 20+requests)
+				wantAmount(t, x.of(t, "b"), "others_requests", 20-requests)
+				wantAmount(t, x.of(t, "a"), "others_tokens", 5000+tokens)
+				wantAmount(t, x.of(t, "b"), "others_tokens", 5000-tokens)
+			})
+		}
+	}
+}
+
+func TestLeastWorkGivesWhoeverHasNoFreshReportTheMean(t *testing.T) {
+	busy := load.Report{Running: 1000, WaitingTokens: load.Known[int64](1 << 20)}
+	for name, make := range map[string]func(t *testing.T, w *load.Worker, c *clock){
+		"new":              func(*testing.T, *load.Worker, *clock) {},
+		"mute":             func(_ *testing.T, w *load.Worker, _ *clock) { w.Advertise(1) },
+		"not publishing":   func(_ *testing.T, w *load.Worker, _ *clock) { w.SetNotPublishing("says so") },
+		"no answer":        func(_ *testing.T, w *load.Worker, _ *clock) { w.SetNoAnswer("says nothing") },
+		"a rank is silent": func(t *testing.T, w *load.Worker, _ *clock) { mustPut(t, w.Advertise(2), 0, busy) },
+		"booting": func(t *testing.T, w *load.Worker, _ *clock) {
+			mustPut(t, w.Advertise(1), 0, load.Report{KVCapacity: load.Known[int64](0)})
+		},
+		"stale, and was idle": func(t *testing.T, w *load.Worker, c *clock) {
+			mustPut(t, w.Advertise(1), 0, load.Report{})
+			c.advance(testWindow + 1)
+		},
+		"stale, and was busy, with a full cache": func(t *testing.T, w *load.Worker, c *clock) {
+			r := busy
+			r.KVUsage, r.KVCapacity = load.Known(1.0), load.Known[int64](1000)
+			mustPut(t, w.Advertise(1), 0, r)
+			c.advance(testWindow + 1)
+		},
+		"advertised anew": func(t *testing.T, w *load.Worker, c *clock) {
+			mustPut(t, w.Advertise(1), 0, load.Report{})
+			w.Advertise(1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, clock := newTestTable()
+			a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
+			make(t, c, clock)
+			mustPut(t, a.Advertise(1), 0, load.Report{Running: 30, WaitingTokens: load.Known[int64](9000)})
+			mustPut(t, b.Advertise(1), 0, load.Report{Running: 10, WaitingTokens: load.Known[int64](1000)})
+			holdPrompt(t, c, 700)
+			x := explained(t, leastWork1(table), prompt(100))
+			w := x.of(t, "c")
+			ranks := float64(1)
+			if name == "a rank is silent" {
+				ranks = 2
+			}
+			wantAmount(t, w, "others_requests", 20*ranks)
+			wantAmount(t, w, "others_tokens", 5000*ranks)
+			wantAmount(t, w, "own_tokens", 700)
+			wantAmount(t, w, "kv_tokens_over", 0)
+			if w.Basis != Estimated {
+				t.Errorf("%v", w)
+			}
+			if got := x.Learned.Others; got != 20 {
+				t.Errorf("others have %v requests on a rank, want 20", got)
+			}
+		})
+	}
+}
+
+func TestLeastWorkWithoutAnyReportGoesByItsOwn(t *testing.T) {
+	table, workers := withDepths(t, silent, silent, silent)
+	holdPrompt(t, workers[0], 100)
+	holdPrompt(t, workers[1], 50)
+	holdPrompt(t, workers[2], 51)
+	if p := mustPick(t, leastWork1(table), Request{}); p.Worker != workers[1] || p.Basis != Local || p.Load != 1 {
+		t.Errorf("%v, want b", p)
+	}
+}
+
+func TestLeastWorkSharesWhatIsThereAmongRanksThatTheEngineChoosesFrom(t *testing.T) {
+	table, _ := newTestTable()
+	one := withRanks(t, table, "one", &load.Report{Running: 10, WaitingTokens: load.Known[int64](4000)})
+	four := &load.Report{Running: 10, WaitingTokens: load.Known[int64](4000)}
+	withRanks(t, table, "four", four, four, four, four)
+	withRanks(t, table, "mute", nil, nil)
+	holdPrompt(t, one, 0)
+	x := explained(t, leastWork1(table), prompt(1000))
+	// What is its own on the first has come after the report, which so tells of others only.
+	wantCost(t, x.of(t, "one"), 50*time.Microsecond*5000+2*time.Millisecond*12)
+	wantCost(t, x.of(t, "four"), 50*time.Microsecond*5000+2*time.Millisecond*11)
+	wantCost(t, x.of(t, "mute"), 50*time.Microsecond*5000+2*time.Millisecond*11)
+	wantAmount(t, x.of(t, "four"), "others_tokens", 16_000)
+	wantAmount(t, x.of(t, "mute"), "others_tokens", 8000)
+}
+
+func TestLeastWorkTakesAnyPromptThatAHostMayCountInErrorAndStillChoosesTheLeast(t *testing.T) {
+	for _, tokens := range []int64{0, -1, -1_000_000_000, math.MinInt64, 1 << 31, 1 << 47, 1 << 53, math.MaxInt64} {
+		for _, restricted := range []bool{false, true} {
+			table, clock := newTestTable()
+			workers := []*load.Worker{table.Add("a", ""), table.Add("b", ""), table.Add("c", "")}
+			r := prompt(tokens)
+			if restricted {
+				r.Candidates = workers
+			}
+			s := leastWork1(table)
+			for range 20 {
+				clock.advance(modelFor)
+				for i, w := range workers {
+					mustPut(t, w, 0, load.Report{
+						Running: 10, WaitingTokens: load.Known(int64(i) * 1000),
+						KVUsage: load.Known(0.5), KVCapacity: load.Known[int64](100_000),
+					})
+				}
+				p, err := s.Pick(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.Worker != workers[0] || p.Wait <= 0 {
+					t.Fatalf("a prompt of %d tokens: %v, want a", tokens, p)
+				}
+				if pending := p.Worker.Own().PendingTokens; pending < 0 || pending > 1<<31 {
+					t.Fatalf("a prompt of %d tokens is booked with %d", tokens, pending)
+				}
+				p.Done()
+			}
+			for _, w := range explained(t, s, r).Workers {
+				for _, term := range w.Terms {
+					if term.Cost < 0 || term.Amount < 0 || math.IsNaN(term.Amount) {
+						t.Errorf("a prompt of %d tokens: %v", tokens, w)
+					}
+				}
+			}
+		}
 	}
 }
