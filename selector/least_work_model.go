@@ -58,10 +58,14 @@ const (
 	// every worker what it says.
 	modelFor = 10 * time.Millisecond
 
-	// No engine has more waiting than this. One that says so shall not drown in the
-	// mean what the others say.
+	// No engine has more waiting than this.
 	maxOthersTokens   = 1 << 31
 	maxOthersRequests = 1 << 20
+
+	// How many times as much as most a worker may have to be believed in a mean, and what
+	// it may have in any case.
+	several      = 4
+	manyRequests = 8
 )
 
 func newModel() *model { return &model{Learned: unlearned(), until: math.MinInt64} }
@@ -184,32 +188,50 @@ func (p *leastWork) addCells(m *model, v load.View, old *model) {
 // means is what others have on the average rank, and what all have.
 type means struct {
 	requests, tokens float64 // of others, on a rank
-	depth, own       float64 // on all workers
+	depth, own       float64 // on all workers that report, at the time
 	trusted          int     // cells
 }
 
 func (m *model) meansOf(v load.View) (sum means) {
-	var ranks float64
+	type part struct{ requests, tokens, ranks float64 } // of others, on a rank
+	parts := make([]part, 0, m.eligible)
 	for i := range m.eligible {
 		c := &m.cells[i]
-		e := v.At(c.place)
-		if i == 0 || m.cells[i-1].place != c.place {
-			sum.own += float64(c.worker.InFlight())
-			if e.Trusted() {
-				sum.depth += float64(e.Depth())
-			}
-		}
-		if t, ok := c.reported(e); ok {
+		if t, ok := c.reported(v.At(c.place)); ok {
 			requests, tokens := others(&t, m.Prompt)
-			sum.requests, sum.tokens = sum.requests+requests, sum.tokens+tokens
-			ranks += c.ranks
-			sum.trusted++
+			parts = append(parts, part{requests / c.ranks, tokens / c.ranks, c.ranks})
+			sum.own += float64(t.Own.InFlight)
 		}
 	}
-	if ranks > 0 {
-		sum.requests, sum.tokens = sum.requests/ranks, sum.tokens/ranks
+	if len(parts) == 0 {
+		return sum
 	}
+	maxRequests := credible(parts, func(p part) float64 { return p.requests }) + manyRequests
+	maxTokens := credible(parts, func(p part) float64 { return p.tokens }) + manyRequests*m.Prompt
+	var ranks float64
+	for _, p := range parts {
+		sum.requests += min(p.requests, maxRequests) * p.ranks
+		sum.tokens += min(p.tokens, maxTokens) * p.ranks
+		ranks += p.ranks
+	}
+	sum.depth = sum.own + sum.requests
+	sum.requests, sum.tokens = sum.requests/ranks, sum.tokens/ranks
+	sum.trusted = len(parts)
 	return sum
+}
+
+// credible is several times what three quarters of all have at most. In the mean, an
+// engine that has lost count counts for no more. It would be the mean, otherwise, and as
+// the others are drawn towards that by their age, the one that has reported last would
+// look best by more than any load makes.
+func credible[P any](parts []P, of func(P) float64) float64 {
+	all := make([]float64, len(parts))
+	for i, p := range parts {
+		all[i] = of(p)
+	}
+	slices.Sort(all)
+	last := len(all) - 1
+	return several * all[min(max(last*3/4, 1), last)] // of two, either may be right
 }
 
 // reported is what the cell's engine last reported, if that can be trusted.

@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"testing"
@@ -356,6 +357,96 @@ func TestLeastWorkTakesAnyPromptThatAHostMayCountInErrorAndStillChoosesTheLeast(
 					}
 				}
 			}
+		}
+	}
+}
+
+func TestLeastWorkIsNotSpoiltByAnEngineThatHasLostCount(t *testing.T) {
+	// Seven have reported one after another, the least loaded first.
+	fill := func(table *load.Table, clock *clock, absurd *load.Report) {
+		for i := range 8 {
+			w := table.Add(name(i), "")
+			w.Advertise(1)
+			r := load.Report{Running: int64(4 + 2*i), Waiting: int64(i), WaitingTokens: load.Known(int64(2000 * i))}
+			if i == 5 {
+				if absurd == nil {
+					continue
+				}
+				r = *absurd
+			}
+			if err := w.Put(0, r); err != nil {
+				panic(err)
+			}
+			clock.advance(12 * time.Millisecond)
+		}
+	}
+	table, clock := newTestTable()
+	fill(table, clock, nil)
+	honest := explained(t, New(table, Config{}), prompt(500))
+	if honest.Workers[0].ID != "a" {
+		t.Fatalf("without it:\n%v", honest)
+	}
+	for _, claim := range []load.Report{
+		{Running: 4, WaitingTokens: load.Known[int64](1 << 62)},
+		{Running: 4, WaitingTokens: load.Known[int64](math.MaxInt32)},
+		{Running: 4, WaitingTokens: load.Known[int64](5_000_000)},
+		{Running: math.MaxInt64, Waiting: math.MaxInt64},
+		{Running: 1 << 40, Waiting: 1 << 20, WaitingTokens: load.Known[int64](1 << 40)},
+		{Running: 4, Waiting: 1 << 31},
+		{Running: 4, KVUsage: load.Known(1.0), KVCapacity: load.Known[int64](1), WaitingTokens: load.Known[int64](1 << 62)},
+	} {
+		table, clock := newTestTable()
+		fill(table, clock, &claim)
+		x := explained(t, New(table, Config{}), prompt(500))
+		if w := x.Workers[0]; w.ID != "a" {
+			t.Errorf("one claims %s:\n%v", must(json.Marshal(claim)), x)
+		}
+		if w := x.Workers[len(x.Workers)-1]; w.ID != "f" {
+			t.Errorf("one claims %s, and is not the last choice:\n%v", must(json.Marshal(claim)), x)
+		}
+		// And who is known to be busy still looks busy.
+		if before, after := honest.of(t, "h").Cost-honest.of(t, "a").Cost, x.of(t, "h").Cost-x.of(t, "a").Cost; after < before/2 {
+			t.Errorf("one claims %s: the busiest is worse than the best by %v, and without it by %v", must(json.Marshal(claim)), after, before)
+		}
+	}
+}
+
+func TestAnEngineThatHasLostCountDoesNotMakeUpGateways(t *testing.T) {
+	table, workers := withDepths(t, 0, 0, 0, 0)
+	for _, w := range workers {
+		hold(t, w, 10)
+	}
+	for i, w := range workers {
+		r := load.Report{Running: 20}
+		if i == 2 {
+			r.Running = 1 << 50
+		}
+		mustPut(t, w, 0, r)
+	}
+	if got := explained(t, New(table, Config{}), Request{}).Learned.Replicas; got < 2 || got > 5 {
+		t.Errorf("there seem to be %v gateways, want a few", got)
+	}
+}
+
+func TestLeastWorkTellsHowManyGatewaysThereAreByItsShareOfTheLoad(t *testing.T) {
+	for _, c := range []struct {
+		own, depth int64
+		want       float64
+	}{{10, 10, 1}, {10, 20, 2}, {10, 160, 16}, {10, 7, 1}, {0, 50, 1}} {
+		table, workers := withDepths(t, 0, 0, silent)
+		for _, w := range workers { // as much on the one that tells nothing
+			hold(t, w, int(c.own))
+		}
+		for _, w := range workers[:2] {
+			mustPut(t, w, 0, load.Report{Running: c.depth})
+		}
+		hold(t, workers[0], 1000) // of which no report has told yet
+		x := explained(t, New(table, Config{}), Request{})
+		if got := x.Learned.Replicas; got != c.want {
+			t.Errorf("%d of %d are ours: there seem to be %v gateways, want %v", c.own, c.depth, got, c.want)
+		}
+		if got := explained(t, New(table, Config{Peers: replica(0, 3)}), Request{}).Learned.Replicas; got != 3 {
+			t.Errorf("there are 3 gateways, which are taken for %v", got)
 		}
 	}
 }
