@@ -323,6 +323,7 @@ func (c *cell) terms(m *model, at *compared) (terms []Term) {
 	add("own_requests", inFlight, c.perInFlight*inFlight)
 	add("others_requests", c.requests, c.perInFlight*c.requests)
 	add("request", 1, c.perInFlight*c.ranks)
+	add("kv_full", c.kvFull, c.kvFull)
 	if over := c.kvOver(at.count, at.prompt); over > 0 {
 		add("kv_tokens_over", float64(over), c.perKVOver*float64(over))
 	}

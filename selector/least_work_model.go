@@ -32,6 +32,7 @@ type cell struct {
 	perInFlight float64 // for a request that is there
 	perKVOver   float64 // for a token that the KV cache has no room for
 	kvRoom      int64   // what all tokens picked ever may be until it is full
+	kvFull      float64 // of base, for a cache that is full and of unknown capacity
 
 	place            int     // in the view
 	rank             int     // load.NoRank: the whole worker
@@ -270,7 +271,6 @@ func (m *model) fill(c *cell, v load.View, mean means) {
 		c.basis = Local
 	}
 	c.kvRoom = math.MaxInt64
-	var kvOver float64
 	if t, ok := c.reported(v.At(c.place)); ok {
 		c.basis = Engine
 		if t.Ours {
@@ -282,26 +282,27 @@ func (m *model) fill(c *cell, v load.View, mean means) {
 			c.requests += g * math.Exp(-age/m.Response.Seconds()) * (requests - c.requests)
 			c.tokens += min(1, 2*g) * math.Exp(-age/m.FirstToken.Seconds()) * (tokens - c.tokens)
 		}
-		kvOver = c.fillKV(&t, m)
+		c.fillKV(&t, m)
 	}
 	speed := c.waits.Speed()
 	perToken, perRequest := m.PerToken.Seconds()/speed, m.PerRequest.Seconds()/speed
 	c.perPrompt, c.perAhead, c.perInFlight = perToken, perToken/c.ranks, perRequest/c.ranks
-	c.base = c.perAhead*c.tokens + c.perInFlight*c.requests + perRequest + kvOver
+	c.base = c.perAhead*c.tokens + c.perInFlight*c.requests + perRequest + c.kvFull
 }
 
 // fillKV works out when the KV cache is full. An engine whose cache is lets requests
 // wait until others end, which takes as long as a part of a response. Where the
 // capacity is not known, what is over already is all that can be said.
-func (c *cell) fillKV(t *load.Totals, m *model) (over float64) {
+func (c *cell) fillKV(t *load.Totals, m *model) {
 	usage, ok := t.KVUsage.Get()
 	if !ok {
-		return 0
+		return
 	}
 	full := m.Response.Seconds() / 2 // for a cache that would have to be twice as large
 	capacity := float64(t.KVTokens.Or(0))
 	if capacity <= 0 {
-		return max(usage-kvLimit, 0) * full
+		c.kvFull = max(usage-kvLimit, 0) * full
+		return
 	}
 	waiting := float64(t.Waiting) * m.Prompt
 	if tokens, ok := t.WaitingTokens.Get(); ok {
@@ -310,7 +311,6 @@ func (c *cell) fillKV(t *load.Totals, m *model) (over float64) {
 	room := (kvLimit-usage)*capacity - min(waiting, maxOthersTokens)
 	c.perKVOver = full / capacity
 	c.kvRoom = int64(t.OwnTokens) + int64(max(room, -maxOthersTokens))
-	return 0
 }
 
 // cost is how many seconds a request of so many tokens is expected to wait, and what

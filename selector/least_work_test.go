@@ -450,3 +450,76 @@ func TestLeastWorkTellsHowManyGatewaysThereAreByItsShareOfTheLoad(t *testing.T) 
 		}
 	}
 }
+
+func TestLeastWorkSeesThatAKVCacheIsGoingToBeFull(t *testing.T) {
+	// From 95 % on an engine lets requests wait. A cache that would have to be twice as
+	// large costs half a response, of which 5 s is the guess of who has not seen any.
+	full := func(share float64) time.Duration { return time.Duration(share * 2.5 * float64(time.Second)) }
+	capacity := load.Known[int64](100_000)
+	for _, c := range []struct {
+		name   string
+		before int64 // own tokens that were picked before the report
+		report load.Report
+		since  int64 // and after it
+		prompt int64
+		over   float64 // tokens
+		cost   time.Duration
+	}{
+		{name: "there is room", report: load.Report{KVUsage: load.Known(0.9), KVCapacity: capacity}, prompt: 4990},
+		{name: "a little too long", report: load.Report{KVUsage: load.Known(0.9), KVCapacity: capacity}, prompt: 5010, over: 10, cost: full(1e-4)},
+		{name: "a long prompt", report: load.Report{KVUsage: load.Known(0.9), KVCapacity: capacity}, prompt: 9000, over: 4000, cost: full(0.04)},
+		{name: "what has been sent since", report: load.Report{KVUsage: load.Known(0.9), KVCapacity: capacity}, since: 3000, prompt: 6000, over: 4000, cost: full(0.04)},
+		{name: "what had been sent before is in the report", before: 3000, report: load.Report{Running: 1, KVUsage: load.Known(0.9), KVCapacity: capacity}, prompt: 9000, over: 4000, cost: full(0.04)},
+		{name: "what waits needs room too", report: load.Report{KVUsage: load.Known(0.9), KVCapacity: capacity, Waiting: 1, WaitingTokens: load.Known[int64](1500)}, prompt: 4500, over: 1000, cost: full(0.01)},
+		{name: "what waits, by the mean prompt", report: load.Report{KVUsage: load.Known(0.93), KVCapacity: capacity, Waiting: 2}, prompt: 1000, over: 1000, cost: full(0.01)},
+		{name: "full", report: load.Report{KVUsage: load.Known(1.0), KVCapacity: capacity}, prompt: 1000, over: 6000, cost: full(0.06)},
+		{name: "used and capacity make the usage", report: load.Report{KVUsed: load.Known[int64](100_000), KVCapacity: capacity}, prompt: 1000, over: 6000, cost: full(0.06)},
+		{name: "full, in pages", report: load.Report{KVUsage: load.Known(1.0), KVCapacity: capacity, Source: load.SourceBatch}, prompt: 90_000, cost: full(0.05)},
+		{name: "full, of unknown capacity", report: load.Report{KVUsage: load.Known(1.0)}, prompt: 90_000, cost: full(0.05)},
+		{name: "not full, of unknown capacity", report: load.Report{KVUsage: load.Known(0.94)}, prompt: 90_000},
+		{name: "of unknown usage", report: load.Report{KVCapacity: capacity}, prompt: 90_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			table, _ := newTestTable()
+			a := table.Add("a", "")
+			a.Advertise(1)
+			if c.before > 0 {
+				holdPrompt(t, a, c.before).FirstToken()
+			}
+			mustPut(t, a, 0, c.report)
+			if c.since > 0 {
+				holdPrompt(t, a, c.since).FirstToken()
+			}
+			w := explained(t, leastWork1(table), prompt(c.prompt)).of(t, "a")
+			if got := w.amount("kv_tokens_over"); math.Abs(got-c.over) > 1 { // it is rounded
+				t.Errorf("%v tokens over, want %v", got, c.over)
+			}
+			var got time.Duration
+			for _, term := range w.Terms {
+				if term.Name == "kv_tokens_over" || term.Name == "kv_full" {
+					got += term.Cost
+				}
+			}
+			if diff := got - c.cost; diff.Abs() > full(1.0/100_000) {
+				t.Errorf("that costs %v, want %v: %v", got, c.cost, w)
+			}
+		})
+	}
+}
+
+func TestLeastWorkAvoidsAKVCacheThatIsFull(t *testing.T) {
+	table, _ := newTestTable()
+	for _, id := range []string{"full", "pages", "free"} {
+		usage, source, running := 1.0, load.SourcePush, int64(2)
+		switch id {
+		case "free":
+			usage, running = 0.3, 20
+		case "pages":
+			source = load.SourceBatch
+		}
+		mustPut(t, table.Add(id, "").Advertise(1), 0, load.Report{Running: running, KVUsage: load.Known(usage), KVCapacity: load.Known[int64](50_000), Source: source})
+	}
+	if p := mustPick(t, leastWork1(table), prompt(500)); p.Worker.ID() != "free" {
+		t.Errorf("%v, want the one with room", p)
+	}
+}
