@@ -1,7 +1,9 @@
 package selector
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -295,10 +297,16 @@ func (s *search) consider(i int, prompt, bias float64, away bool) (better bool) 
 	return true
 }
 
-// explain tells the decision what was compared.
+// explain tells the decision what was compared: each cell once, though it was drawn
+// twice or looked at again for its part of the prompt.
 func (s *search) explain() {
+	last := make(map[int]compared, len(s.compared))
 	for _, at := range s.compared {
-		c := &s.m.cells[at.cell]
+		last[at.cell] = at
+	}
+	last[s.best.cell] = s.best
+	for _, cell := range slices.Sorted(maps.Keys(last)) {
+		c, at := &s.m.cells[cell], last[cell]
 		i, ok := s.d.find(c.worker)
 		if !ok {
 			continue // gone since the model was made
