@@ -28,6 +28,20 @@ func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet 
 		c.DNS, err = parseDNS(text)
 		return err
 	})
+	f.Func("peers", "`URLs` of all replicas of the gateway, separated by commas", func(text string) error {
+		c.Peers.List = strings.Split(text, ",")
+		return nil
+	})
+	f.StringVar(&c.Peers.File, "peers-file", "", "`file` of all replicas of the gateway, as -workers-file")
+	f.Func("peers-dns", "`name:port` that stands for all replicas of the gateway, or srv:name", func(text string) (err error) {
+		c.Peers.DNS, err = parseDNS(text)
+		return err
+	})
+	f.StringVar(&c.Peers.Self, "self", "", "`host` or host:port of this replica, as it is listed; without, the one at an address of this machine")
+	f.Func("replica", "which replica of the gateway this one is, as `0/3`, where that never changes", func(text string) (err error) {
+		c.Peers.Replica, c.Peers.Replicas, err = parseReplica(text)
+		return err
+	})
 	f.StringVar(&c.Policy, "policy", c.Policy, "`policy`: "+strings.Join(selector.PolicyNames(), ", "))
 	f.Func("policy-config", "`JSON` object that configures the policy", func(text string) error {
 		c.PolicyConfig = json.RawMessage(text)
@@ -64,4 +78,17 @@ func parseDNS(text string) (*gateway.DNS, error) {
 		return nil, errors.New("the port is not a number")
 	}
 	return &gateway.DNS{Name: name, Port: n}, nil
+}
+
+// parseReplica reads a replica and how many there are, such as 0/3.
+func parseReplica(text string) (replica, replicas int, err error) {
+	of, count, _ := strings.Cut(text, "/")
+	replica, err = strconv.Atoi(of)
+	if err == nil {
+		replicas, err = strconv.Atoi(count)
+	}
+	if err != nil || replicas < 1 {
+		return 0, 0, errors.New("want replica/replicas, such as 0/3")
+	}
+	return replica, replicas, nil
 }

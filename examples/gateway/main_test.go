@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,32 @@ func TestFlagsAreStrongerThanTheFile(t *testing.T) {
 	}
 }
 
+func TestFlagsOfReplicas(t *testing.T) {
+	workers := []string{"-workers", "http://engine:30000"}
+	for _, c := range []struct {
+		args string
+		want gateway.Peers
+	}{
+		{"-replica 2/3", gateway.Peers{Replica: 2, Replicas: 3}},
+		{"-peers http://a:1,http://b:1 -self a", gateway.Peers{List: []string{"http://a:1", "http://b:1"}, Self: "a"}},
+		{"-peers-file replicas -peers-dns gateway:8080", gateway.Peers{File: "replicas", DNS: &gateway.DNS{Name: "gateway", Port: 8080}}},
+		{"-peers-dns srv:_http._tcp.gateway", gateway.Peers{DNS: &gateway.DNS{Name: "_http._tcp.gateway", SRV: true}}},
+	} {
+		got, err := parse(append(workers, strings.Fields(c.args)...), io.Discard)
+		if err == nil {
+			err = got.Validate()
+		}
+		if err != nil || !reflect.DeepEqual(got.Peers, c.want) {
+			t.Errorf("%s: got %+v, %v", c.args, got.Peers, err)
+		}
+	}
+	path := write(t, `{"peers": {"file": "replicas", "self": "a"}}`)
+	got, err := parse([]string{"-config", path, "-self", "b"}, io.Discard)
+	if err != nil || got.Peers.File != "replicas" || got.Peers.Self != "b" {
+		t.Errorf("got %+v, %v", got.Peers, err)
+	}
+}
+
 func TestMistakesEndTheProgram(t *testing.T) {
 	for _, args := range [][]string{
 		{},
@@ -53,6 +80,13 @@ func TestMistakesEndTheProgram(t *testing.T) {
 		{"-workers", "http://engine:30000", "-freshness", "5"},
 		{"-workers", "http://engine:30000", "-listen", "nowhere"},
 		{"-dns", "engines"},
+		{"-workers", "http://engine:30000", "-replica", "3/3"},
+		{"-workers", "http://engine:30000", "-replica", "0/0"},
+		{"-workers", "http://engine:30000", "-replica", "1"},
+		{"-workers", "http://engine:30000", "-replica", "first/3"},
+		{"-workers", "http://engine:30000", "-self", "10.0.0.5"},
+		{"-workers", "http://engine:30000", "-peers", "10.0.0.5:8080"},
+		{"-workers", "http://engine:30000", "-peers-dns", "gateway"},
 		{"-dns", "engines:http"},
 		{"-config", "/nonexistent/gateway.json"},
 		{"-config", write(t, `{"polices": "random"}`)},

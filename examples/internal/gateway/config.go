@@ -37,6 +37,8 @@ type Config struct {
 	WorkersFile string   `json:"workers_file"` // see discovery.File; read again when it changes
 	DNS         *DNS     `json:"dns"`
 
+	Peers Peers `json:"peers"` // the other replicas of the gateway
+
 	Policy       string          `json:"policy"` // default least_work
 	PolicyConfig json.RawMessage `json:"policy_config"`
 	Signal       selector.Signal `json:"signal"` // default calibrated; least_work has no use for it
@@ -77,12 +79,13 @@ type Config struct {
 	Logger *slog.Logger `json:"-"` // default: none
 }
 
-// DNS is a name that stands for the engines.
+// DNS is a name that stands for the engines, or for the replicas of the gateway.
 type DNS struct {
 	Name     string   `json:"name"`
 	Port     int      `json:"port"`     // unless srv
 	SRV      bool     `json:"srv"`      // name is that of SRV records
 	Scheme   string   `json:"scheme"`   // default http
+	Network  string   `json:"network"`  // ip4 or ip6 where the name has addresses of both; default ip: all
 	Interval Duration `json:"interval"` // default 30s
 }
 
@@ -168,20 +171,10 @@ func (c Config) Validate() error {
 			wrong("workers: %w", err)
 		}
 	}
-	if d := c.DNS; d != nil {
-		if d.Name == "" {
-			wrong("dns: name is missing")
-		}
-		if d.Interval < 0 {
-			wrong("dns: interval is negative")
-		}
-		if !d.SRV && (d.Port < 1 || d.Port > 65535) {
-			wrong("dns: port is %d, want 1 to 65535, or srv", d.Port)
-		}
-		if d.Scheme != "" && d.Scheme != "http" && d.Scheme != "https" {
-			wrong("dns: scheme is %q, want http or https", d.Scheme)
-		}
+	if c.DNS != nil {
+		c.DNS.validate("dns", wrong)
 	}
+	c.Peers.validate(wrong)
 	if _, err := selector.NewPolicy(c.Policy, c.PolicyConfig); err != nil {
 		wrong("policy: %w", err)
 	}
@@ -209,19 +202,37 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// source puts the configured sources of workers together.
-func (c Config) source() discovery.Source {
+func (d *DNS) validate(member string, wrong func(format string, args ...any)) {
+	if d.Name == "" {
+		wrong("%s: name is missing", member)
+	}
+	if d.Interval < 0 {
+		wrong("%s: interval is negative", member)
+	}
+	if !d.SRV && (d.Port < 1 || d.Port > 65535) {
+		wrong("%s: port is %d, want 1 to 65535, or srv", member, d.Port)
+	}
+	if d.Scheme != "" && d.Scheme != "http" && d.Scheme != "https" {
+		wrong("%s: scheme is %q, want http or https", member, d.Scheme)
+	}
+	if d.Network != "" && d.Network != "ip" && d.Network != "ip4" && d.Network != "ip6" {
+		wrong("%s: network is %q, want ip, ip4 or ip6", member, d.Network)
+	}
+}
+
+// source puts the configured sources of engines, or of replicas, together.
+func source(urls []string, file string, d *DNS, logger *slog.Logger) discovery.Source {
 	var sources []discovery.Source
-	if len(c.Workers) > 0 {
-		sources = append(sources, discovery.Static(c.Workers...))
+	if len(urls) > 0 {
+		sources = append(sources, discovery.Static(urls...))
 	}
-	if c.WorkersFile != "" {
-		sources = append(sources, &discovery.File{Path: c.WorkersFile, Logger: c.Logger})
+	if file != "" {
+		sources = append(sources, &discovery.File{Path: file, Logger: logger})
 	}
-	if d := c.DNS; d != nil {
+	if d != nil {
 		sources = append(sources, &discovery.DNS{
-			Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme,
-			Interval: time.Duration(d.Interval), Logger: c.Logger,
+			Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme, Network: d.Network,
+			Interval: time.Duration(d.Interval), Logger: logger,
 		})
 	}
 	if len(sources) == 1 {

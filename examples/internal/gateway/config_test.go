@@ -19,6 +19,8 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 		"dns: name is missing":               {DNS: &DNS{Port: 1}},
 		"dns: port is 0":                     {DNS: &DNS{Name: "engines"}},
 		`dns: scheme is "tcp"`:               {DNS: &DNS{Name: "engines", Port: 1, Scheme: "tcp"}},
+		`dns: network is "IP"`:               {DNS: &DNS{Name: "engines", Port: 1, Network: "IP"}},
+		"peers: replica is 3 of 3":           {Workers: engine, Peers: Peers{Replica: 3, Replicas: 3}},
 		`unknown policy "leastdepth"; did you mean "least_depth"?`:       {Workers: engine, Policy: "leastdepth"},
 		"bad policy configuration for cache_aware: match_threshold is 2": {Workers: engine, Policy: "cache_aware", PolicyConfig: []byte(`{"match_threshold":2}`)},
 		"freshness is -1s, and must not be negative":                     {Workers: engine, Freshness: Duration(-time.Second)},
@@ -46,14 +48,16 @@ func TestConfigFile(t *testing.T) {
 		return c, err
 	}
 	c, err := read(`{"workers": ["http://10.0.0.1:30000"], "workers_file": "f", "dns": {"name": "engines", "srv": true},
-		"policy": "cache_aware", "policy_config": {"balance_abs": 16}, "signal": "uniform", "freshness": "2.5s", "poll": true}`)
+		"policy": "cache_aware", "policy_config": {"balance_abs": 16}, "signal": "uniform", "freshness": "2.5s", "poll": true,
+		"peers": {"dns": {"name": "gateway", "port": 8080, "network": "ip4"}, "self": "10.0.0.5"}}`)
 	if err == nil {
 		err = c.Validate()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Freshness != Duration(2500*time.Millisecond) || c.Signal != selector.Uniform || !c.Poll || !c.DNS.SRV {
+	if c.Freshness != Duration(2500*time.Millisecond) || c.Signal != selector.Uniform || !c.Poll || !c.DNS.SRV ||
+		c.Peers.DNS.Network != "ip4" || c.Peers.Self != "10.0.0.5" {
 		t.Errorf("got %+v", c)
 	}
 

@@ -12,6 +12,7 @@
 //	status.go    /health and /status
 //	serve.go     serving and draining
 //	config.go    the configuration file
+//	peers.go     which replica of the gateway this one is
 //
 // # Life of a request
 //

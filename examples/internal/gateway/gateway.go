@@ -24,6 +24,8 @@ type Gateway struct {
 	table      *load.Table
 	subscriber *zmqsub.Subscriber // nil: no load sockets
 	fleet      *discovery.Fleet
+	peers      *discovery.Peers // nil: the configuration says it all
+	replica    func() (replica, replicas int)
 	transport  *http.Transport
 	health     *health
 	began      time.Time
@@ -52,6 +54,7 @@ func New(c Config) (*Gateway, error) {
 		transport: newTransport(),
 		began:     time.Now(),
 	}
+	g.replica, g.peers = c.Peers.replica(c.Logger)
 	g.health = newHealth(g.table, g.transport, c)
 	if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func New(c Config) (*Gateway, error) {
 
 	wiring := discovery.Config{
 		Table:        g.table,
-		Source:       c.source(),
+		Source:       source(c.Workers, c.WorkersFile, c.DNS, c.Logger),
 		Client:       &discovery.Client{Token: c.APIKey},
 		Logger:       c.Logger,
 		PollAll:      c.Poll,
@@ -87,7 +90,7 @@ func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	c := selector.Config{Policy: policy, Signal: g.config.Signal}
+	c := selector.Config{Policy: policy, Signal: g.config.Signal, Peers: g.replica}
 	if every := g.config.ExplainEvery; every > 0 {
 		c.ExplainEvery = every
 		c.Explain = func(x *selector.Explanation) { g.logger.Info("pick", "explanation", x) }

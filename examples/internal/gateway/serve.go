@@ -29,6 +29,13 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 			g.logger.Error("fleet ended", "error", err)
 		}
 	})
+	if g.peers != nil {
+		wg.Go(func() {
+			if err := g.peers.Run(background); err != nil {
+				g.logger.Error("peers ended", "error", err)
+			}
+		})
+	}
 	wg.Go(func() { g.health.run(background) })
 
 	server := &http.Server{

@@ -80,6 +80,8 @@ type Status struct {
 
 	Workers []load.WorkerStatus `json:"workers"` // what is known of their load, and why they are trusted or not
 	Fleet   discovery.Status    `json:"fleet"`   // where they come from and what they publish
+
+	Peers *discovery.PeersStatus `json:"peers,omitempty"` // the replicas of the gateway, where they are listed
 }
 
 // Status returns what a person may want to know.
@@ -97,6 +99,10 @@ func (g *Gateway) Status() Status {
 	if learner, ok := policy.(selector.Learner); ok {
 		learned := learner.Learned()
 		st.Learned = &learned
+	}
+	if g.peers != nil {
+		s := g.peers.Status()
+		st.Peers = &s
 	}
 	if g.subscriber != nil {
 		s := g.subscriber.Stats()
