@@ -175,7 +175,7 @@ func (d *Decision) out(w *load.Worker) Considered {
 	x := Considered{Worker: w, ID: w.ID(), Rank: load.NoRank}
 	place, ok := d.view.Position(w)
 	if !ok {
-		x.Out = NotHealthy
+		x.Out, x.Why = NotHealthy, load.NoFeed
 		return x
 	}
 	e := d.view.At(place)
@@ -191,7 +191,7 @@ func (d *Decision) out(w *load.Worker) Considered {
 		x.Out = LacksRank
 	case r.Worker == nil && slices.Contains(r.Exclude, w):
 		x.Out = IsExcluded
-	case place >= d.view.Len():
+	case place >= d.view.Len() && (!d.some || len(d.places) > 0 && int(d.places[0]) < d.view.Len()):
 		x.Out = IsSetAside
 	default:
 		x.Out = FilteredOut
