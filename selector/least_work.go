@@ -90,7 +90,7 @@ func (p *leastWork) Choose(d *Decision) Choice {
 
 	c := &m.cells[s.best.cell]
 	d.wait = wait(s.cost)
-	d.booking.PromptTokens = int64(s.prompt)
+	d.booking.PromptTokens = int64(s.best.prompt) // what is cached there waits for nothing
 	d.booking.Watch = &p.streamed
 	if d.Request.Unstreamed {
 		d.booking.Watch = &p.unstreamed
@@ -206,7 +206,7 @@ func (s *search) some() (ok bool) {
 // prefixes looks at the workers that have some of the prompt, wherever they are.
 func (s *search) prefixes() bool {
 	for _, match := range s.d.Request.Prefix {
-		if i, ok := s.d.find(match.Worker); ok {
+		if i, ok := s.d.find(match.Worker); ok && match.Tokens > 0 {
 			if _, ok := s.worker(i, match.Worker); !ok {
 				return false
 			}
@@ -225,7 +225,7 @@ func (s *search) worker(place int, w *load.Worker) (found, ok bool) {
 	prompt := s.prompt
 	for _, match := range s.d.Request.Prefix {
 		if match.Worker == w {
-			prompt = max(s.prompt-float64(max(match.Tokens, 0)), 0)
+			prompt = max(min(prompt, s.prompt-float64(match.Tokens)), 0)
 		}
 	}
 	for i := from; i < to; i++ {
