@@ -347,7 +347,11 @@ func (c *cell) load(count load.Count) int64 {
 // that is the one order that all replicas agree on.
 func (m *model) slice(replica, replicas int) {
 	n := m.eligible
-	if replicas <= 1 || n == 0 {
+	// The replica's part of the line from 0 to n, on which each cell has a length of 1.
+	// A cell on a border is shared.
+	from := float64(n) * float64(replica) / float64(replicas)
+	to := float64(n) * float64(replica+1) / float64(replicas)
+	if replicas <= 1 || from >= to { // there are not that many
 		return
 	}
 	order := make([]int32, n)
@@ -357,10 +361,6 @@ func (m *model) slice(replica, replicas int) {
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(m.cells[a].worker.ID(), m.cells[b].worker.ID()), cmp.Compare(a, b))
 	})
-	// The replica's part of the line from 0 to n, on which each cell has a length of 1.
-	// A cell on a border is shared.
-	from := float64(n) * float64(replica) / float64(replicas)
-	to := float64(n) * float64(replica+1) / float64(replicas)
 	m.home = make([]slot, 0, int(to-from)+2)
 	for i := int(from); i < n && float64(i) < to; i++ {
 		share := (min(to, float64(i+1)) - max(from, float64(i))) / min(1, to-from)
