@@ -147,13 +147,15 @@ func newSearch(d *Decision, m *model) search {
 // run fails if the model is not one of the candidates' workers as they are now.
 func (s *search) run() (ok bool) {
 	if s.d.some {
-		return s.some()
+		ok = s.some()
+	} else if ok = s.all() && s.prefixes() && s.best.cell >= 0; ok {
+		s.index, ok = s.d.find(s.m.cells[s.best.cell].worker)
 	}
-	if !s.all() || !s.prefixes() || s.best.cell < 0 {
+	if !ok {
 		return false
 	}
-	s.index, ok = s.d.find(s.m.cells[s.best.cell].worker)
-	return ok
+	rank := s.m.cells[s.best.cell].rank
+	return rank == load.NoRank || s.d.Entry(s.index).HasRank(rank)
 }
 
 // all looks at the slice, and at some cells outside of it.

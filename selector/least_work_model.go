@@ -243,7 +243,10 @@ func (c *cell) reported(e load.Entry) (t load.Totals, ok bool) {
 	case c.rank == load.NoRank:
 		return *e.Totals(), true
 	}
-	return e.RankTotals(c.rank)
+	if t, ok = e.RankTotals(c.rank); !ok && e.Totals().Ours {
+		return load.Totals{Ours: true}, true // it has had nothing to do, so it has said nothing
+	}
+	return t, ok
 }
 
 // others is what other senders have there: requests, and prompt tokens.
