@@ -156,11 +156,14 @@ Flags marked sglang or tokenspeed are for engines of that kind only; see -wire.
 		fmt.Fprintf(stderr, `
 Faults on demand of SGLang's kind, at the engine's own address and at the admin address:
 
-  POST /sim/mute?for=5s               no load messages, for a while or until unmuted
+  POST /sim/mute?for=5s&rank=0        no load messages, for a while or until unmuted, of one rank or of all
   POST /sim/unmute
   POST /sim/die?for=5s                connections cut, new ones refused; back after 5s, or dead
   POST /sim/restart?ranks=4&down=1s   same ports, everything forgotten
   POST /sim/garbage?n=100             broken load messages of every kind
+  POST /sim/flood?for=1s              good load messages without a pause
+  POST /sim/freeze?for=5s             it hangs, for a while or until thawed
+  POST /sim/thaw                      at the admin address
   POST /sim/slow?factor=0.5           half the configured speed
   POST /sim/fail?n=3&how=error|cut    the next requests get a 500, or no answer
 `)

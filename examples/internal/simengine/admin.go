@@ -38,7 +38,11 @@ func (e *Engine) faultHandler() http.Handler {
 		if err != nil {
 			return err
 		}
-		return e.Mute(d)
+		rank, err := intOf(q, "rank", allRanks)
+		if err != nil {
+			return err
+		}
+		return e.MuteRank(rank, d)
 	})
 	handle("unmute", func(url.Values) error { return e.Unmute() })
 	handleDeadly("die", func(q url.Values) (func(), error) {
@@ -66,6 +70,21 @@ func (e *Engine) faultHandler() http.Handler {
 		}
 		return e.Garbage(n)
 	})
+	handle("flood", func(q url.Values) error {
+		d, err := durationOf(q, "for")
+		if err != nil {
+			return err
+		}
+		return e.Flood(d)
+	})
+	handle("freeze", func(q url.Values) error {
+		d, err := durationOf(q, "for")
+		if err != nil {
+			return err
+		}
+		return e.freezeFor(d)
+	})
+	handle("thaw", func(url.Values) error { return e.Thaw() })
 	handle("slow", func(q url.Values) error {
 		factor, err := strconv.ParseFloat(q.Get("factor"), 64)
 		if err != nil {

@@ -75,6 +75,10 @@ func (l *life) completionHandler(a api) http.HandlerFunc {
 		}
 		// A client that has left must not hold KV until its answer is finished.
 		defer j.abort()
+		whole := false
+		id := r.Header.Get("X-Request-Id")
+		l.config.Trace.accepted(id, j.rank.index)
+		defer func() { l.config.Trace.ended(id, whole) }()
 		w.Header().Set(servedRankHeader, strconv.Itoa(j.rank.index))
 		reply := reply{
 			api: a, work: wk, job: j,
@@ -89,6 +93,7 @@ func (l *life) completionHandler(a api) http.HandlerFunc {
 		} else {
 			reply.whole(w, r)
 		}
+		whole = true
 	}
 }
 

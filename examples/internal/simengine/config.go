@@ -58,6 +58,10 @@ type Config struct {
 	// ReplayPortBase is advertised, and moves the load range where it overlaps.
 	// 0 = no replay.
 	ReplayPortBase int
+	// LoadPortBase is the first port of the load range where that has been given a
+	// place of its own (--load-publish-endpoint tcp://*:6000), so that it stays where
+	// it is whatever the number of ranks. 0 = packed after the other ranges.
+	LoadPortBase int
 
 	// Of a TokenSpeed engine.
 
@@ -83,6 +87,7 @@ type Config struct {
 	StreamInterval int64 // tokens per streamed event, or of a request in a batch; 0 = 1. Larger saves the processor in big fleets
 
 	Logger *slog.Logger // nil = slog.Default()
+	Trace  *Trace       // nil = nobody asks
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -122,7 +127,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("simengine: time scale %v: want a positive number", c.TimeScale)
 	case c.KVTokens < 0 || c.MaxRunning < 0 || c.MaxQueue < 0 || c.ChunkTokens < 0 || c.MaxTokens < 0 || c.StreamInterval < 0:
 		return c, errors.New("simengine: a limit is negative")
-	case c.KVPortBase < 0 || c.ReplayPortBase < 0:
+	case c.KVPortBase < 0 || c.ReplayPortBase < 0 || c.LoadPortBase < 0:
 		return c, errors.New("simengine: a port is negative")
 	}
 	return c, nil

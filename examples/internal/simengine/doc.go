@@ -18,19 +18,26 @@
 //
 // # Faults
 //
-// The methods Mute, Die, Restart, Garbage, SetSpeed and FailNext of an [Engine]
-// break it in the ways engines break in the field. The same is to be had as
+// The methods Mute, Die, Restart, Garbage, Flood, Freeze, SetSpeed and FailNext of an
+// [Engine] break it in the ways engines break in the field. The same is to be had as
 //
-//	POST /sim/mute?for=5s     no load messages, for a while or until unmuted
+//	POST /sim/mute?for=5s&rank=0   no load messages, for a while or until unmuted, of one rank or of all
 //	POST /sim/unmute
 //	POST /sim/die?for=5s      connections cut, nothing published, new ones refused
 //	POST /sim/restart?ranks=4&down=1s   same ports, everything forgotten, seq 0
 //	POST /sim/garbage?n=100   broken load messages of every kind
+//	POST /sim/flood?for=1s    good ones, without a pause
+//	POST /sim/freeze?for=5s   it hangs, for a while or until thawed
+//	POST /sim/thaw            on the admin address, since a frozen engine answers nothing
 //	POST /sim/slow?factor=0.5 speed, relative to the configured one
 //	POST /sim/fail?n=3&how=error|cut   the next requests fail
 //
 // on the engine's own port and, so that a dead engine can be called back, on the
-// optional admin address, which survives.
+// optional admin address, which survives. RestartWith, which brings an engine back with
+// any other flags, is only there as a method.
+//
+// Whoever wants to know what an engine really did, to compare it with what others make
+// of it, sets Config.Trace.
 //
 // # Concurrency
 //

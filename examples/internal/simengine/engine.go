@@ -35,7 +35,6 @@ type Engine struct {
 	config   Config
 	host     string // of the listen address
 	httpPort int
-	kvBase   int
 	release  func() // gives the automatic ports back
 
 	admin     *http.Server // nil = none
@@ -52,12 +51,13 @@ type Engine struct {
 	// life ends only when its handlers have returned.
 	op     sync.Mutex
 	closed bool
-	ranks  int // of the current or last life
+	last   Config // of the current or last life, with the ports that were found
 
 	// speedMu keeps a new speed from missing a life that is just starting. It is
 	// taken after op.
 	speedMu sync.Mutex
 	speed   float64 // relative to the configured one
+	frozen  bool    // the current life is
 }
 
 // Start brings an engine up. It returns when its ports are open.
@@ -73,7 +73,7 @@ func Start(config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: config, host: host, ranks: config.Ranks, speed: 1}
+	e := &Engine{config: config, host: host, last: config, speed: 1}
 	for range startTries {
 		err = e.startOn(port)
 		if !errors.Is(err, errPortInUse) || port != 0 && config.KVPortBase != 0 {
@@ -105,7 +105,7 @@ func (e *Engine) startOn(httpPort int) (err error) {
 		}
 	}()
 	claim := func(n int) (int, error) {
-		base, release, err := claimPorts(e.host, n)
+		base, release, err := ClaimPorts(e.host, n)
 		if err == nil {
 			releases = append(releases, release)
 		}
@@ -116,21 +116,20 @@ func (e *Engine) startOn(httpPort int) (err error) {
 			return err
 		}
 	}
-	if e.kvBase = e.config.KVPortBase; e.kvBase == 0 {
-		if e.kvBase, err = claim(max(2*e.config.Ranks, portsPerEngine)); err != nil {
+	if e.config.KVPortBase == 0 {
+		if e.last.KVPortBase, err = claim(max(2*e.config.Ranks, portsPerEngine)); err != nil {
 			return err
 		}
 	}
 	return e.startLife()
 }
 
-// startLife starts a life of e.ranks ranks. The caller holds op, or is Start.
+// startLife starts a life as e.last says. The caller holds op, or is Start.
 func (e *Engine) startLife() error {
-	config := e.config
-	config.Ranks = e.ranks
 	e.speedMu.Lock()
 	defer e.speedMu.Unlock()
-	l, err := startLife(config, e.listen(), e.kvBase, e.coreSpeedLocked(), e.faultHandler())
+	e.frozen = false
+	l, err := startLife(e.last, e.listen(), e.coreSpeedLocked(), e.faultHandler())
 	if err != nil {
 		return err
 	}
@@ -156,6 +155,9 @@ func (e *Engine) listen() string { return net.JoinHostPort(e.host, strconv.Itoa(
 
 // coreSpeedLocked is what the cores run at. speedMu is held.
 func (e *Engine) coreSpeedLocked() float64 {
+	if e.frozen {
+		return frozenSpeed
+	}
 	return e.config.Speed * e.config.TimeScale * e.speed
 }
 
@@ -242,18 +244,36 @@ func (e *Engine) dieLocked() {
 // ranks is the new number of ranks, 0 for as many as before; the load ports move
 // with it, as the engine packs them. When it fails, the engine is dead.
 func (e *Engine) Restart(ranks int) error {
+	if ranks < 0 || ranks > maxRanks {
+		return fmt.Errorf("simengine: %d ranks: want 1 to %d", ranks, maxRanks)
+	}
+	return e.RestartWith(func(c *Config) {
+		if ranks > 0 {
+			c.Ranks = ranks
+		}
+	})
+}
+
+// RestartWith is Restart for an engine that comes back with other flags: change is
+// given the configuration of the last life, and makes of it that of the next, which
+// stays until it is changed again. The addresses to listen on, the speed and the
+// wire are the engine's and do not change. A configuration that makes no sense leaves
+// the engine as it is.
+func (e *Engine) RestartWith(change func(*Config)) error {
 	e.op.Lock()
 	defer e.op.Unlock()
 	if e.closed {
 		return ErrClosed
 	}
-	if ranks < 0 || ranks > maxRanks {
-		return fmt.Errorf("simengine: %d ranks: want 1 to %d", ranks, maxRanks)
+	next := e.last
+	change(&next)
+	next, err := next.withDefaults()
+	if err != nil {
+		return err
 	}
+	next.Listen, next.Admin, next.Wire = e.config.Listen, e.config.Admin, e.config.Wire
 	e.dieLocked()
-	if ranks > 0 {
-		e.ranks = ranks
-	}
+	e.last = next
 	return e.startLife()
 }
 

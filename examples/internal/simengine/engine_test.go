@@ -47,7 +47,7 @@ func TestManyEnginesSideBySide(t *testing.T) {
 // freePorts returns the first of n ports that are free and claimed by the test.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
-	base, release, err := claimPorts("127.0.0.1", n)
+	base, release, err := ClaimPorts("127.0.0.1", n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestTakenPortsAreAnError(t *testing.T) {
 
 func TestClosedEngineGivesItsPortsBack(t *testing.T) {
 	e := fast(t, Config{})
-	base := e.kvBase
+	base := e.last.KVPortBase
 	e.Close()
 	claims.Lock()
 	defer claims.Unlock()

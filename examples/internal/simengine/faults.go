@@ -63,15 +63,21 @@ const forEver = 100 * 365 * 24 * time.Hour
 // of a half-open link or a load socket that failed to bind. It ends after d, or
 // with Unmute when d is 0.
 func (e *Engine) Mute(d time.Duration) error {
+	return e.MuteRank(allRanks, d)
+}
+
+// MuteRank is Mute for one rank, while the others go on: their sum is then no longer
+// the engine's load. Unmute ends it too.
+func (e *Engine) MuteRank(rank int, d time.Duration) error {
 	if d <= 0 {
 		d = forEver
 	}
-	return e.withPublisher(func(p *publisher) { p.mute(time.Now().Add(d)) })
+	return e.withPublisher(func(p *publisher) { p.mute(rank, time.Now().Add(d)) })
 }
 
-// Unmute ends Mute.
+// Unmute ends Mute and MuteRank.
 func (e *Engine) Unmute() error {
-	return e.withPublisher(func(p *publisher) { p.mute(time.Time{}) })
+	return e.withPublisher(func(p *publisher) { p.mute(allRanks, time.Time{}) })
 }
 
 // Garbage publishes n broken messages on every rank, of each kind in turn, between
@@ -79,6 +85,43 @@ func (e *Engine) Unmute() error {
 // misses some, like any other message.
 func (e *Engine) Garbage(n int) error {
 	return e.withPublisher(func(p *publisher) { p.sendGarbage(max(n, 0)) })
+}
+
+// Flood has every rank repeat its load, changed or not, as fast as its socket takes
+// it, until d has passed. It sheds what the socket does not take.
+func (e *Engine) Flood(d time.Duration) error {
+	return e.withPublisher(func(p *publisher) { p.flood(time.Now().Add(d)) })
+}
+
+// Freeze stops everything but the kernel's part of it, until Thaw or the end of this
+// life: connections are taken, and nothing on them is answered; nothing is computed
+// and nothing published. It is what a process that hangs looks like. ZeroMQ's own
+// thread goes on answering heartbeats, as it does in a process that hangs in Python.
+func (e *Engine) Freeze() error { return e.setFrozen(true) }
+
+// Thaw ends Freeze. What was under way goes on.
+func (e *Engine) Thaw() error { return e.setFrozen(false) }
+
+// frozenSpeed is a speed at which nothing finishes. It must not be so low that the
+// rest of a step stretched by it is longer than a duration can be.
+const frozenSpeed = 1e-9
+
+func (e *Engine) setFrozen(frozen bool) error {
+	e.speedMu.Lock()
+	defer e.speedMu.Unlock()
+	l := e.life.Load()
+	if l == nil {
+		return ErrDead
+	}
+	e.frozen = frozen
+	l.ice.set(frozen)
+	if l.publisher != nil {
+		l.publisher.freeze(frozen)
+	}
+	for _, r := range l.ranks {
+		r.setSpeed(e.coreSpeedLocked())
+	}
+	return nil
 }
 
 // withPublisher does nothing for an engine without load sockets.
@@ -106,7 +149,7 @@ func (e *Engine) SetSpeed(factor float64) error {
 	e.speed = factor
 	if l := e.life.Load(); l != nil {
 		for _, r := range l.ranks {
-			r.setSpeed(speed)
+			r.setSpeed(e.coreSpeedLocked())
 		}
 	}
 	return nil
@@ -119,6 +162,19 @@ func (e *Engine) FailNext(n int, how Failure) error {
 		return ErrDead
 	}
 	l.failures.set(max(n, 0), how)
+	return nil
+}
+
+// freezeFor is Freeze that ends after d, if that is above 0.
+func (e *Engine) freezeFor(d time.Duration) error {
+	if err := e.Freeze(); err != nil || d <= 0 {
+		return err
+	}
+	e.inBackground(func() {
+		if e.pause(d) {
+			_ = e.Thaw() // or it has died meanwhile
+		}
+	})
 	return nil
 }
 
@@ -142,15 +198,23 @@ func (e *Engine) restart(down time.Duration, ranks int) {
 }
 
 func (e *Engine) restartAfter(d time.Duration, ranks int) {
+	if !e.pause(d) {
+		return
+	}
+	if err := e.Restart(ranks); err != nil {
+		e.config.Logger.Error("engine did not come back", "url", e.URL(), "err", err)
+	}
+}
+
+// pause returns false if the engine is closed meanwhile.
+func (e *Engine) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-e.ctx.Done():
-		return
+		return false
 	case <-timer.C:
-	}
-	if err := e.Restart(ranks); err != nil {
-		e.config.Logger.Error("engine did not come back", "url", e.URL(), "err", err)
+		return true
 	}
 }
 

@@ -2,12 +2,17 @@ package simengine
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -81,6 +86,116 @@ func TestMuteEndsByItself(t *testing.T) {
 	}
 	s.untilGarbage(t, 1)
 	s.untilGood(t)
+}
+
+func TestOneRankIsMutedAndTheOthersGoOn(t *testing.T) {
+	e := fast(t, Config{Wire: WireLoadSnapshot, Ranks: 2})
+	endpoints := e.LoadEndpoints()
+	muted, other := subscribe(t, endpoints[0]), subscribe(t, endpoints[1])
+	muted.next(t)
+	if err := e.MuteRank(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Garbage(endless); err != nil {
+		t.Fatal(err)
+	}
+	if good := muted.untilGarbage(t, 100); good != 0 {
+		t.Errorf("%d good messages from a muted rank", good)
+	}
+	other.untilGood(t)
+	if err := e.Unmute(); err != nil {
+		t.Fatal(err)
+	}
+	muted.untilGood(t)
+}
+
+func TestFloodGoesOnWithoutAPause(t *testing.T) {
+	for _, wire := range []Wire{WireLoadStat, WireLoadSnapshot} {
+		e := fast(t, Config{Wire: wire})
+		s := subscribe(t, e.LoadEndpoints()[0])
+		s.next(t)
+		if err := e.Flood(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		// At its usual pace an idle engine takes minutes over these.
+		s.until(t, func(r reading) bool { return r.seq >= 2000 })
+		if err := e.Flood(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFrozenEngineTakesConnectionsAndDoesNothing(t *testing.T) {
+	e := start(t, Config{Wire: WireLoadSnapshot, Admin: "127.0.0.1:0", TimeScale: 10})
+	s := subscribe(t, e.LoadEndpoints()[0])
+	s.next(t)
+	ctx := testContext(t)
+	type answer struct {
+		response
+		err error
+	}
+	ask := func(body string) <-chan answer {
+		answered := make(chan answer, 1)
+		go func() {
+			r, err := do(ctx, http.MethodPost, e.URL()+textPath, body)
+			answered <- answer{r, err}
+		}()
+		return answered
+	}
+	before := ask(`{"prompt":"a","max_tokens":200}`)
+	s.until(t, func(r reading) bool { running, _ := r.counts(); return running == 1 })
+	if err := e.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Garbage(endless); err != nil { // what it was told is done when it thaws
+		t.Fatal(err)
+	}
+	if err := e.SetSpeed(2); err != nil { // and so is this
+		t.Fatal(err)
+	}
+	during := ask(`{"prompt":"a","max_tokens":1}`)
+	impatient, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := do(impatient, http.MethodGet, e.URL()+"/health", ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a frozen engine was asked for its health: %v, want %v", err, context.DeadlineExceeded)
+	}
+	select {
+	case a := <-before:
+		t.Errorf("a frozen engine went on: %v, %v", a.status, a.err)
+	case a := <-during:
+		t.Errorf("a frozen engine answered: %v, %v", a.status, a.err)
+	default:
+	}
+	if r := post(t, e.AdminURL()+"/sim/thaw", ""); r.status != http.StatusAccepted {
+		t.Fatalf("thaw: status %d", r.status)
+	}
+	for name, c := range map[string]<-chan answer{"before": before, "during": during} {
+		if a := <-c; a.err != nil || a.status != http.StatusOK {
+			t.Errorf("asked %s the freeze: %v, %v", name, a.status, a.err)
+		}
+	}
+	s.untilGarbage(t, 1)
+	s.untilGood(t)
+}
+
+// What is frozen can be killed, and comes back well.
+func TestFrozenEngineDies(t *testing.T) {
+	e := fast(t, Config{})
+	if err := e.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	leave := inBackground(t, e, `{"prompt":"a"}`)
+	if err := e.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	if r := post(t, e.URL()+textPath, `{"prompt":"a"}`); r.status != http.StatusOK {
+		t.Errorf("status %d after a restart", r.status)
+	}
+	e.Die()
+	if err := errors.Join(e.Freeze(), e.Thaw()); !errors.Is(err, ErrDead) {
+		t.Errorf("freezing a dead engine: %v, want %v", err, ErrDead)
+	}
 }
 
 func TestDeadEngineCutsRefusesAndForgets(t *testing.T) {
@@ -199,6 +314,95 @@ func TestRestartWithOtherRanksMovesTheLoadPorts(t *testing.T) {
 	}
 }
 
+func TestEngineComesBackWithOtherFlags(t *testing.T) {
+	e := fast(t, Config{Ranks: 2, Wire: WireLoadSnapshot})
+	base, release, err := ClaimPorts("127.0.0.1", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	restart := func(change func(*Config)) {
+		t.Helper()
+		if err := e.RestartWith(change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A load range with a place of its own does not move with the number of ranks.
+	restart(func(c *Config) { c.LoadPortBase = base })
+	restart(func(c *Config) { c.Ranks = 3 })
+	endpoints := e.LoadEndpoints()
+	if want := fmt.Sprintf("tcp://127.0.0.1:%d", base); len(endpoints) != 3 || endpoints[0] != want {
+		t.Errorf("endpoints %v, want three from %s on", endpoints, want)
+	}
+	if !bytes.Contains(get(t, e.URL()+"/server_info").body, fmt.Appendf(nil, `"load_endpoint_port_base":%d`, base)) {
+		t.Error("/server_info does not say where")
+	}
+	subscribe(t, endpoints[2]).untilGood(t)
+	restart(func(c *Config) { c.NoLoadSocket = true })
+	if endpoints := e.LoadEndpoints(); len(endpoints) != 0 {
+		t.Errorf("endpoints %v, want none", endpoints)
+	}
+	if err := e.RestartWith(func(c *Config) { c.Ranks = -1 }); err == nil || !e.Alive() {
+		t.Errorf("a configuration without sense: %v, alive %v", err, e.Alive())
+	}
+	if err := e.RestartWith(func(c *Config) { c.NoLoadSocket, c.LoadPortBase = false, maxPort-1 }); err == nil || e.Alive() {
+		t.Errorf("load ports that there are not: %v, alive %v", err, e.Alive())
+	}
+}
+
+func TestTraceTellsWhatHappens(t *testing.T) {
+	var mu sync.Mutex
+	sent := map[int64]int64{} // running requests by seq
+	ends := map[string][]bool{}
+	accepted := make(chan string, 10)
+	e := start(t, Config{Wire: WireLoadSnapshot, TimeScale: 10, Trace: &Trace{
+		Report: func(rank int, seq int64, load *snapshot.LoadSnapshot) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent[seq] = load.NumRunningReqs
+		},
+		Accepted: func(id string, rank int) { accepted <- id },
+		Ended: func(id string, whole bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			ends[id] = append(ends[id], whole)
+		},
+	}})
+	if r := post(t, e.URL()+textPath, `{"prompt":"a","stream":true}`, "X-Request-Id: well"); r.status != http.StatusOK {
+		t.Fatalf("status %d", r.status)
+	}
+	if id := <-accepted; id != "well" {
+		t.Errorf("%q was accepted", id)
+	}
+	if r := post(t, e.URL()+textPath, `{"prompt":1}`, "X-Request-Id: bad"); r.status != http.StatusBadRequest {
+		t.Fatalf("status %d", r.status)
+	}
+	cut := make(chan error, 1)
+	go func() {
+		_, err := do(testContext(t), http.MethodPost, e.URL()+textPath, `{"prompt":"a","max_tokens":100000}`, "X-Request-Id: cut")
+		cut <- err
+	}()
+	if id := <-accepted; id != "cut" {
+		t.Errorf("%q was accepted", id)
+	}
+	m := untilLoad(t, e, 1, 0)
+	e.Die()
+	if err := <-cut; err == nil {
+		t.Error("an answer survived the engine")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n, ok := sent[m.seq]; !ok || n != 1 {
+		t.Errorf("message %d was sent with %d running, %v", m.seq, n, ok)
+	}
+	if want := map[string][]bool{"well": {true}, "cut": {false}}; !reflect.DeepEqual(ends, want) {
+		t.Errorf("ended: %v, want %v", ends, want)
+	}
+	if want := strings.Fields(Text(3)); !slices.Equal(want, words[:3]) {
+		t.Errorf("three tokens are %q", want)
+	}
+}
+
 func TestSpeedSurvivesARestart(t *testing.T) {
 	e := fast(t, Config{})
 	if err := e.SetSpeed(standstill); err != nil {
@@ -287,6 +491,12 @@ func TestFaultsOverHTTP(t *testing.T) {
 	order(e.AdminURL(), "garbage?n=0", http.StatusAccepted)
 	order(e.AdminURL(), "unmute", http.StatusAccepted)
 	s.untilGood(t)
+	order(e.URL(), "mute?rank=0", http.StatusAccepted)
+	order(e.URL(), "unmute", http.StatusAccepted)
+	order(e.URL(), "flood?for=1ms", http.StatusAccepted)
+	order(e.URL(), "freeze", http.StatusAccepted)
+	order(e.AdminURL(), "thaw", http.StatusAccepted)
+	order(e.URL(), "freeze?for=1ms", http.StatusAccepted)
 	order(e.URL(), "slow?factor=0.25", http.StatusAccepted)
 	if got := e.life.Load().ranks[0].currentSpeed(); got != 2500 {
 		t.Errorf("speed %v, want 2500", got)
@@ -298,6 +508,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 	order(e.URL(), "die", http.StatusAccepted)
 	untilAlive(t, e, false)
 	order(e.AdminURL(), "garbage", http.StatusConflict)
+	order(e.AdminURL(), "freeze", http.StatusConflict)
 	order(e.AdminURL(), "restart?ranks=2&down=1ms", http.StatusAccepted)
 	untilAlive(t, e, true)
 	if n := len(e.LoadEndpoints()); n != 2 {
@@ -305,7 +516,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 	}
 	order(e.URL(), "die?for=1ms", http.StatusAccepted)
 	untilAlive(t, e, true)
-	for _, bad := range []string{"mute?for=long", "die?for=-1s", "restart?down=x", "restart?ranks=-1", "restart?ranks=9999",
+	for _, bad := range []string{"mute?for=long", "mute?rank=all", "flood?for=x", "freeze?for=x", "die?for=-1s", "restart?down=x", "restart?ranks=-1", "restart?ranks=9999",
 		"garbage?n=x", "slow", "slow?factor=0", "slow?factor=NaN", "fail?n=-1", "fail?how=softly"} {
 		order(e.AdminURL(), bad, http.StatusBadRequest)
 	}

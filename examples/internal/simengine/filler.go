@@ -8,6 +8,9 @@ on her side and not a crate more for the line knows nothing of the cargo and
 everything of the sea so the harbour master reads it from the quay writes down the
 number and sends the next cart to the vessel that still rides high`)
 
+// Text is the whole answer of so many tokens, whatever the question.
+func Text(tokens int64) string { return filler(0, tokens) }
+
 // filler returns the text of the tokens from..to of an answer.
 func filler(from, to int64) string {
 	var b strings.Builder

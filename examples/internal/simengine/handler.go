@@ -26,6 +26,9 @@ func (l *life) handler(faults http.Handler) http.Handler {
 			cut()
 		}
 		defer l.requests.leave()
+		if !l.ice.wait(r.Context()) {
+			cut()
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

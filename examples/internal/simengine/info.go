@@ -29,7 +29,7 @@ func (l *life) kvEvents() kvEvents {
 		// A wildcard whatever the sockets are bound to: an engine packs its load range
 		// only after a wildcard endpoint, and leaves the host to be taken from its URL.
 		EndpointHost: "*",
-		PortBase:     l.kvBase,
+		PortBase:     l.config.KVPortBase,
 		BlockSize:    kvBlockSize,
 		DPSize:       len(l.ranks),
 		LoadPortBase: l.loadBase,

@@ -19,9 +19,8 @@ import (
 // life is an engine from a start to its death. What a real engine would lose with
 // its process lives here; what stays with the machine lives in Engine.
 type life struct {
-	config    Config // defaults filled in, Ranks as of this life
-	kvBase    int
-	loadBase  int // 0 = no load sockets
+	config    Config // defaults filled in
+	loadBase  int    // 0 = no load sockets
 	started   time.Time
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -30,6 +29,7 @@ type life struct {
 	server    *http.Server
 	running   sync.WaitGroup // ranks and the server's accept loop
 	requests  gate
+	ice       ice
 
 	nextRank atomic.Uint64
 	nextID   atomic.Uint64
@@ -38,10 +38,10 @@ type life struct {
 
 // startLife binds everything and goes to work. When it fails, nothing is left
 // behind; the error wraps errPortInUse where another try on other ports may help.
-func startLife(config Config, listen string, kvBase int, speed float64, faults http.Handler) (*life, error) {
-	l := &life{config: config, kvBase: kvBase, started: time.Now()}
+func startLife(config Config, listen string, speed float64, faults http.Handler) (*life, error) {
+	l := &life{config: config, started: time.Now()}
 	if !config.NoLoadSocket {
-		base, err := LoadPortBase(kvBase, config.ReplayPortBase, config.Ranks)
+		base, err := config.loadPortBase()
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func (l *life) startRanks(speed float64) error {
 	if err != nil {
 		return err
 	}
-	pc := publisherConfig{host: host, base: l.loadBase, ranks: l.config.Ranks, wire: l.config.Wire, logger: l.config.Logger}
+	pc := publisherConfig{host: host, base: l.loadBase, ranks: l.config.Ranks, wire: l.config.Wire, logger: l.config.Logger, trace: l.config.Trace}
 	if l.loadBase != 0 {
 		l.publisher = newPublisher(pc)
 	}

@@ -149,7 +149,7 @@ func TestServerInfoAdvertisesLoad(t *testing.T) {
 			}
 			get(t, e.URL()+"/server_info").decode(t, &info)
 			ranks := max(tt.config.Ranks, 1)
-			want := strings.NewReplacer("K", fmt.Sprint(e.kvBase), "L", fmt.Sprint(e.kvBase+ranks)).Replace(tt.want)
+			want := strings.NewReplacer("K", fmt.Sprint(e.last.KVPortBase), "L", fmt.Sprint(e.last.KVPortBase+ranks)).Replace(tt.want)
 			if got := string(info.KVEvents); got != want {
 				t.Errorf("kv_events\n%s, want\n%s", got, want)
 			}

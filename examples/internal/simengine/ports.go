@@ -26,6 +26,18 @@ func LoadPortBase(kv, replay, ranks int) (int, error) {
 	return base, nil
 }
 
+// loadPortBase is the first port of the load range, wherever that is.
+func (c Config) loadPortBase() (int, error) {
+	base := c.LoadPortBase
+	if base == 0 {
+		return LoadPortBase(c.KVPortBase, c.ReplayPortBase, c.Ranks)
+	}
+	if base+c.Ranks-1 > maxPort {
+		return 0, fmt.Errorf("simengine: the load range of %d ranks from port %d on does not fit below %d", c.Ranks, base, maxPort+1)
+	}
+	return base, nil
+}
+
 // Automatic ports come from below the range that kernels take the local ports of
 // outgoing connections from. A dead engine has to leave its ports unbound, since
 // connections to it must be refused, and a busy gateway next to it would sooner or
@@ -46,9 +58,10 @@ var claims = struct {
 	size map[int]int // by first port
 }{size: map[int]int{}}
 
-// claimPorts finds n consecutive ports that nothing listens on. They stay
-// claimed until release is called.
-func claimPorts(host string, n int) (base int, release func(), err error) {
+// ClaimPorts finds n consecutive ports that nothing listens on, for engines that are
+// to be given ports. No engine of this process takes them for another use until
+// release is called.
+func ClaimPorts(host string, n int) (base int, release func(), err error) {
 	if n > autoPortEnd-autoPortFirst {
 		return 0, nil, errNoPorts
 	}

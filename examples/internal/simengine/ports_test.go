@@ -31,7 +31,7 @@ func TestLoadRangeIsPackedAsTheEnginePacksIt(t *testing.T) {
 func TestClaimedPortsAreFreeAndNobodyElses(t *testing.T) {
 	taken := map[int]bool{}
 	for range 50 {
-		base, release, err := claimPorts("127.0.0.1", 16)
+		base, release, err := ClaimPorts("127.0.0.1", 16)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestClaimedPortsAreFreeAndNobodyElses(t *testing.T) {
 }
 
 func TestPortsInUseAreNotFree(t *testing.T) {
-	base, release, err := claimPorts("127.0.0.1", 4)
+	base, release, err := ClaimPorts("127.0.0.1", 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestPortsInUseAreNotFree(t *testing.T) {
 }
 
 func TestReleasedPortsCanBeClaimedAgain(t *testing.T) {
-	base, release, err := claimPorts("127.0.0.1", 3)
+	base, release, err := ClaimPorts("127.0.0.1", 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,13 @@ const (
 	sendHWM = 8
 	// garbagePace keeps most broken messages from being shed at that backlog.
 	garbagePace = 2 * time.Millisecond
-	statTopic   = "load"
+	// Every floodPace a flood sends what a backlog takes. More would be shed.
+	floodPace = time.Millisecond
+	statTopic = "load"
 )
+
+// allRanks stands for every rank of an engine.
+const allRanks = -1
 
 // publisher owns the load sockets of all ranks of an engine. One goroutine makes,
 // uses and closes them: a ZeroMQ socket belongs to one.
@@ -34,14 +39,17 @@ type publisher struct {
 	ranks  []*rank
 	wire   Wire
 	logger *slog.Logger
+	trace  *Trace
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1
 	done   chan struct{} // closed when every socket is
 
 	mu         sync.Mutex
-	marks      []bool // by rank
-	mutedUntil time.Time
+	marks      []bool      // by rank
+	mutedUntil []time.Time // by rank
+	floodUntil time.Time
 	garbage    int // messages still to be sent, per rank
+	frozen     bool
 }
 
 // publisherConfig says where a publisher binds and what it says.
@@ -51,15 +59,18 @@ type publisherConfig struct {
 	ranks  int
 	wire   Wire
 	logger *slog.Logger
+	trace  *Trace
 }
 
 func newPublisher(c publisherConfig) *publisher {
 	return &publisher{
-		wire:   c.wire,
-		logger: c.logger,
-		wake:   make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		marks:  make([]bool, c.ranks),
+		wire:       c.wire,
+		logger:     c.logger,
+		trace:      c.trace,
+		wake:       make(chan struct{}, 1),
+		done:       make(chan struct{}),
+		marks:      make([]bool, c.ranks),
+		mutedUntil: make([]time.Time, c.ranks),
 	}
 }
 
@@ -101,10 +112,30 @@ func (p *publisher) mark(rank int) {
 	nudge(p.wake)
 }
 
-// mute silences the sockets until then; the zero time ends it.
-func (p *publisher) mute(until time.Time) {
+// mute silences the socket of a rank, or of all, until then; the zero time ends it.
+func (p *publisher) mute(rank int, until time.Time) {
 	p.mu.Lock()
-	p.mutedUntil = until
+	for i := range p.mutedUntil {
+		if rank == allRanks || rank == i {
+			p.mutedUntil[i] = until
+		}
+	}
+	p.mu.Unlock()
+	nudge(p.wake)
+}
+
+// flood has the load sent without a pause until then.
+func (p *publisher) flood(until time.Time) {
+	p.mu.Lock()
+	p.floodUntil = until
+	p.mu.Unlock()
+	nudge(p.wake)
+}
+
+// freeze stops everything, or sets it going again.
+func (p *publisher) freeze(frozen bool) {
+	p.mu.Lock()
+	p.frozen = frozen
 	p.mu.Unlock()
 	nudge(p.wake)
 }
@@ -121,7 +152,7 @@ func (p *publisher) sendGarbage(n int) {
 func (p *publisher) run(ctx context.Context, sockets []*zmq.Socket) {
 	outlets := make([]outlet, len(sockets))
 	for i, s := range sockets {
-		outlets[i] = outlet{rank: p.ranks[i], socket: s, cadence: cadence{wire: p.wire}}
+		outlets[i] = outlet{rank: p.ranks[i], socket: s, cadence: cadence{wire: p.wire}, trace: p.trace}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -139,23 +170,31 @@ func (p *publisher) run(ctx context.Context, sockets []*zmq.Socket) {
 // publish sends what is due and returns when to come back.
 func (p *publisher) publish(now time.Time, outlets []outlet) time.Duration {
 	p.mu.Lock()
+	if p.frozen {
+		p.mu.Unlock()
+		return statHeartbeat
+	}
 	for i := range outlets {
 		if p.marks[i] {
 			outlets[i].cadence.mark()
 			p.marks[i] = false
 		}
+		outlets[i].muted = p.mutedUntil[i].Sub(now)
 	}
-	muted := p.mutedUntil.Sub(now)
 	broken := p.garbage > 0
 	if broken {
 		p.garbage--
 	}
 	more := p.garbage > 0
+	flooding := p.floodUntil.After(now)
 	p.mu.Unlock()
 
 	wait := statHeartbeat
 	if more {
 		wait = garbagePace
+	}
+	if flooding {
+		wait = floodPace
 	}
 	for i := range outlets {
 		o := &outlets[i]
@@ -163,9 +202,12 @@ func (p *publisher) publish(now time.Time, outlets []outlet) time.Duration {
 		if broken {
 			err = o.sendGarbage()
 		}
-		if muted > 0 {
-			wait = min(wait, muted)
+		if o.muted > 0 {
+			wait = min(wait, o.muted)
 		} else {
+			if flooding {
+				err = errors.Join(err, o.flood(now))
+			}
 			err = errors.Join(err, o.sendLoad(now))
 			wait = min(wait, o.cadence.next(now))
 		}
@@ -181,6 +223,8 @@ type outlet struct {
 	rank    *rank
 	socket  *zmq.Socket
 	cadence cadence
+	trace   *Trace
+	muted   time.Duration // that it still is
 	seq     int64
 	broken  int    // garbage sent
 	payload []byte // reused
@@ -191,19 +235,34 @@ func (o *outlet) sendLoad(now time.Time) error {
 		return nil // spare the walk over the queue
 	}
 	load := o.rank.load(now)
-	stat := statOf(&load)
-	if !o.cadence.due(now, stat) {
+	if !o.cadence.due(now, statOf(&load)) {
 		return nil
 	}
+	return o.tell(&load)
+}
+
+func (o *outlet) flood(now time.Time) error {
+	load := o.rank.load(now)
+	for range sendHWM {
+		if err := o.tell(&load); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *outlet) tell(load *snapshot.LoadSnapshot) error {
 	topic := ""
 	if o.cadence.wire == WireLoadStat {
 		topic = statTopic
+		stat := statOf(load)
 		o.payload = stat.Append(o.payload[:0])
 	} else {
 		o.payload = load.Append(o.payload[:0])
 	}
 	seq := o.seq
 	o.seq++
+	o.trace.report(o.rank.index, seq, load)
 	return o.send(snapshot.Join(nil, topic, seq, o.payload))
 }
 

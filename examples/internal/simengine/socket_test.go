@@ -151,7 +151,7 @@ func TestPublisherComesBackWhenSomethingIsDue(t *testing.T) {
 	if d := p.publish(now, nil); d != statHeartbeat {
 		t.Errorf("with nothing to send: %v, want %v", d, statHeartbeat)
 	}
-	p.mute(now.Add(300 * time.Millisecond))
+	p.mute(allRanks, now.Add(300*time.Millisecond))
 	outlets := []outlet{{cadence: cadence{wire: WireLoadStat}}}
 	if d := p.publish(now, outlets); d != 300*time.Millisecond {
 		t.Errorf("muted: %v, want the end of the mute", d)
