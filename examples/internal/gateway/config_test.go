@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
@@ -84,5 +85,13 @@ func TestConfigFile(t *testing.T) {
 	}
 	if err := c.ReadFile(path + ".missing"); err == nil {
 		t.Error("read a file that is not there")
+	}
+}
+
+func TestDNSIsLookedUpAsConfigured(t *testing.T) {
+	c := DNS{Name: "engines", Port: 30000, SRV: true, Scheme: "https", Network: "ip6", Interval: Duration(time.Minute)}
+	d, ok := source(nil, "", &c, nil).(*discovery.DNS)
+	if !ok || d.Name != c.Name || d.Port != c.Port || !d.SRV || d.Scheme != c.Scheme || d.Network != c.Network || d.Interval != time.Minute || d.EmptyOnNotFound {
+		t.Errorf("got %+v", d)
 	}
 }
