@@ -27,12 +27,12 @@ var little = traffic{seed: 1, rate: 30, length: batchFirst + batchLength, batch:
 
 func TestRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	o := options{policies: []string{"least_request", "least_depth"}, traffic: little}
+	o := options{policies: []string{"least_request", "least_depth", "least_work"}, traffic: little}
 	if err := run(t.Context(), o, &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s%s", err, &stdout, &stderr)
 	}
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "policy ") {
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "policy ") {
 		t.Fatalf("the table is\n%s", &stdout)
 	}
 	for i, policy := range o.policies {
@@ -97,7 +97,7 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		s.url + "/status", "while ", "/sim/mute?", "/sim/die?", "/sim/restart?",
+		s.url + "/status", "while ", "least_work, the default", "/sim/mute?", "/sim/die?", "/sim/restart?",
 		"engine-0          " + s.engines[0].URL(), "engine-3 (slow)   " + s.engines[3].URL(),
 	} {
 		if !strings.Contains(guide.String(), want) {
@@ -118,7 +118,7 @@ func TestGuide(t *testing.T) {
 		return res
 	}
 	res := post(s.url+"/v1/completions", `{"prompt": "hello", "max_tokens": 5}`)
-	if pick := res.Header.Get("X-Plimsoll-Pick"); res.StatusCode != http.StatusOK || !strings.Contains(pick, "power_of_two") {
+	if pick := res.Header.Get("X-Plimsoll-Pick"); res.StatusCode != http.StatusOK || !strings.Contains(pick, "least_work") {
 		t.Errorf("%s, picked %q", res.Status, pick)
 	}
 	faults := regexp.MustCompile(`'(http://\S+/sim/\S+)'`).FindAllStringSubmatch(guide.String(), -1)
@@ -176,6 +176,7 @@ func TestVerdict(t *testing.T) {
 		{"too few", row{policy: "power_of_two", requests: 100, bases: bases(94, 0, 6)}, "only 94 of 100 picks"},
 		{"no picks at all", row{policy: "least_depth", requests: 1}, "only 0 of 0"},
 		{"local by its nature", row{policy: "least_request", requests: 100, bases: bases(0, 0, 100)}, ""},
+		{"by what others have on average", row{policy: "least_work", requests: 100, bases: bases(0, 100, 0)}, "only 0 of 100 picks"},
 		{"one failure", row{policy: "random", requests: 100, errors: 1, firstError: errCut}, errCut.Error()},
 		{"one foreign failure", row{policy: "random", requests: 100, foreign: 9, foreignErrors: 1, firstForeignError: errCut}, "1 of 9 foreign requests"},
 		{"nothing sent", row{policy: "random"}, "no request was sent"},

@@ -3,7 +3,7 @@
 // requests once for each policy. Most go through the gateway; the others go
 // straight to the engines, which is what a gateway cannot know by itself.
 //
-//	go run ./demo           # a minute and a quarter
+//	go run ./demo           # a minute and a half
 //	go run ./demo -short    # for CI: that it works, not what it buys
 //	go run ./demo -keep     # stays up to be looked at
 //
@@ -46,15 +46,16 @@ func main() {
 }
 
 // policies in the order of what they know: nothing, the gateway's own requests,
-// the engines' load.
+// the engines' load, both and how long prompts are.
 var policies = []string{
 	selector.RoundRobinName, selector.RandomName,
 	selector.LeastRequestName,
 	selector.PowerOfTwoName, selector.LeastDepthName, selector.CacheAwareName,
+	selector.LeastWorkName,
 }
 
-// byEngineLoad are the policies that compare what engines report.
-var byEngineLoad = []string{selector.PowerOfTwoName, selector.LeastDepthName, selector.CacheAwareName}
+// byEngineLoad are the policies that go by what engines report.
+var byEngineLoad = []string{selector.PowerOfTwoName, selector.LeastDepthName, selector.CacheAwareName, selector.LeastWorkName}
 
 // fullTraffic keeps the engines about 85 % busy, nearly half of it with foreign
 // requests.
@@ -146,7 +147,8 @@ func explain(w io.Writer) {
 	fmt.Fprint(w, `
 requests, errors         through the gateway; all columns up to the last two are about these
 ttft, e2e                time to the first token and to the end of the answer, as clients see them
-share_slow_engine        of the requests; the slow engine has 14 % of the capacity
+share_slow_engine        of the requests; the slow engine has 14 % of the capacity, and a quarter of what foreign
+                         requests leave of it
 picks were based on ...
   engine                 fresh reports of the engines' queues
   estimated              estimates, where the report of an engine is missing
@@ -155,14 +157,20 @@ picks were based on ...
 foreign, foreign_errors  requests sent straight to engine-0 or engine-1, which the gateway cannot know of
 
 The baseline is round_robin: each engine in turn. least_request is what a gateway can do by itself, and compares its
-own requests in flight. power_of_two, least_depth and cache_aware compare what the engines report. cache_aware has no
-prefixes to go by here and equals least_depth, by another draw of luck.
+own requests in flight. power_of_two, least_depth and cache_aware compare how many requests the engines report.
+cache_aware has no prefixes to go by here and equals least_depth, by another draw of luck. least_work, the default,
+compares how long the prompt would wait: behind how many prompt tokens of this gateway's, by its own books, and of
+others', by the reports, and on how fast an engine. It knows no engine's speed when its row begins, and learns it from
+its own waits.
 
-What to look at is ttft_p99_ms of least_request and of the rows below it. A foreign batch fills an engine within a
-second. Own counts tell of it when own requests have got stuck in it, a report does at once. The median shows nothing
-of it and is, if anything, better by own counts: what keeps away from the full engine fills the others. Nor would there
-be much to see if foreign requests came evenly: answers that are slow all the time show in own counts, too. One run is
-one sample: expect the 99th percentiles of two runs, or of two rules that do the same, to differ by a third, and
-nothing but noise from -short.
+What to look at is ttft_p99_ms of least_request and of the rows below it, of which least_work's should be the lowest. A
+foreign batch fills an engine within a second. Own counts tell of it when own requests have got stuck in it, a report
+does at once. The median shows nothing of it and is as good by own counts as by any: what keeps away from the full
+engine fills the others. Nor would there be much to see if foreign requests came evenly: answers that are slow all the
+time show in own counts, too.
+
+One run is one sample: expect the 99th percentiles of two runs, or of two rules that do the same, to differ by a third,
+and nothing but noise from -short. And it is a demo: the gateway takes four characters for a token, which is never
+quite true elsewhere, and it is the only gateway. make lab measures the policies on fleets, with several gateways.
 `)
 }

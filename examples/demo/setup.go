@@ -13,7 +13,6 @@ import (
 	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
 	"github.com/plimsoll-go/plimsoll/load"
-	"github.com/plimsoll-go/plimsoll/selector"
 )
 
 const (
@@ -60,7 +59,7 @@ func setUp() (s *setup, err error) {
 		urls = append(urls, e.URL())
 	}
 	s.slow = urls[slowEngine]
-	if s.gateway, err = gateway.New(gateway.Config{Workers: urls}); err != nil {
+	if s.gateway, err = gateway.New(gateway.Config{Workers: urls, ExplainOnRequest: true}); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -155,14 +154,15 @@ func nameOf(engine int) string {
 // guide leaves the gateway with its default policy, whichever was measured last,
 // and says what there is to look at.
 func (s *setup) guide(w io.Writer) error {
-	if err := s.gateway.SetPolicy(selector.PowerOfTwoName, nil); err != nil {
+	policy := gateway.Config{}.WithDefaults().Policy
+	if err := s.gateway.SetPolicy(policy, nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, `
-Still up, until Ctrl-C. The policy is %s again.
+Still up, until Ctrl-C. The policy is %s, the default.
 
   gateway           %s
-`, selector.PowerOfTwoName, s.url)
+`, policy, s.url)
 	for i, e := range s.engines {
 		fmt.Fprintf(w, "  %-16s  %s, load on %s\n", nameOf(i), e.URL(), strings.Join(e.LoadEndpoints(), " "))
 	}
@@ -174,10 +174,11 @@ In another terminal, traffic, eight requests at a time, until Ctrl-C:
   done; wait; done
 
 In a third one, what the gateway makes of it. Workers are listed by URL, with their depth, whether they are trusted,
-and why not; the headers X-Plimsoll-... of an answer tell the pick:
+and why not, and with what the policy has learned; the headers X-Plimsoll-... of an answer tell the pick, and what it
+was compared with:
 
   curl -s %[1]s/status
-  curl -si %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 5}'
+  curl -si -H 'X-Plimsoll-Explain: 1' %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 5}'
 
 And what can go wrong: engine-0 falls silent, and turns stale after five seconds; it dies and comes back; it restarts
 with four ranks instead of two. The traffic goes on:

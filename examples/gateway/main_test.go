@@ -29,8 +29,8 @@ func write(t *testing.T, content string) string {
 }
 
 func TestFlagsAreStrongerThanTheFile(t *testing.T) {
-	path := write(t, `{"listen": ":1", "workers": ["http://a:1"], "policy": "random", "freshness": "2s", "poll": true}`)
-	c, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000"}, io.Discard)
+	path := write(t, `{"listen": ":1", "workers": ["http://a:1"], "policy": "random", "freshness": "2s", "poll": true, "explain_on_request": true, "explain_every": 9}`)
+	c, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000", "-explain-every", "100"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestFlagsAreStrongerThanTheFile(t *testing.T) {
 		t.Error(err)
 	}
 	if c.Listen != ":1" || c.Policy != "least_depth" || strings.Join(c.Workers, " ") != "http://b:1 http://c:1" ||
-		c.Freshness != gateway.Duration(2*time.Second) || !c.Poll || c.DNS == nil || c.DNS.Port != 30000 {
+		c.Freshness != gateway.Duration(2*time.Second) || !c.Poll || !c.ExplainOnRequest || c.ExplainEvery != 100 || c.DNS == nil || c.DNS.Port != 30000 {
 		t.Errorf("got %+v", c)
 	}
 }
