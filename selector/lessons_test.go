@@ -79,6 +79,47 @@ func TestOneReportAndThenSilenceForeverIsGoneFromEveryDecision(t *testing.T) {
 	}
 }
 
+// Whatever a worker said before it fell silent, every policy goes on as if it had said
+// anything else.
+func TestWhatAWorkerSaidBeforeItFellSilentChangesNoChoice(t *testing.T) {
+	for _, name := range PolicyNames() {
+		t.Run(name, func(t *testing.T) {
+			var first string
+			for _, said := range []load.Report{
+				{},
+				{Running: 7, WaitingTokens: load.Known[int64](10)},
+				{Running: 1000, Waiting: 1000, WaitingTokens: load.Known[int64](1 << 30), KVUsage: load.Known(1.0)},
+			} {
+				policy, err := NewPolicy(name, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				table, clock := newTestTable()
+				silenced := table.Add("a", "")
+				mustPut(t, silenced.Advertise(1), 0, said)
+				clock.advance(testWindow + 1)
+				for i, depth := range []int64{5, 9} {
+					w := table.Add(name+fmt.Sprint(i), "")
+					mustPut(t, w.Advertise(1), 0, load.Report{Running: depth, WaitingTokens: load.Known(100 * depth)})
+				}
+				s := New(table, Config{Policy: policy, Rand: seeded(7)})
+				var chosen string
+				for range 60 {
+					p := mustPick(t, s, Request{PromptTokens: load.Known[int64](100), Prefix: []PrefixMatch{{silenced, 80}}})
+					p.Dispatched()
+					chosen += " " + p.Worker.ID()
+				}
+				if first == "" {
+					first = chosen
+				}
+				if chosen != first {
+					t.Errorf("having said %+v it makes the choices\n%s, having been idle\n%s", said, chosen, first)
+				}
+			}
+		})
+	}
+}
+
 func TestWhateverBecomesOfARequestItsWorkerEndsWithNothingInFlight(t *testing.T) {
 	for name, handle := range map[string]func(p Pick){
 		"it goes well": func(p Pick) {
@@ -299,6 +340,44 @@ func TestAWorkerThatReportsNotANumberDoesNotWinForever(t *testing.T) {
 	})
 }
 
+// A comparison with a number that is none is false, whichever way it is made: what is
+// looked at first would win against everything.
+func TestAKVUsageThatIsNotANumberAtTheFirstRankScannedDoesNotWinForever(t *testing.T) {
+	for _, first := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		anyPolicy(t, func(t *testing.T, policy Policy) {
+			table, _ := newTestTable()
+			workers := []*load.Worker{table.Add("a", ""), table.Add("b", "")}
+			for i, w := range workers {
+				f := w.Advertise(2)
+				for rank := range 2 {
+					r := load.Report{Running: 4, Waiting: 4, KVUsage: load.Known(0.2)}
+					if i == 0 && rank == 0 {
+						r.KVUsage = load.Known(first)
+					}
+					mustPut(t, f, rank, r)
+				}
+			}
+			s := New(table, Config{Policy: policy, Rand: seeded(9)})
+			ranks := make(map[string]int)
+			for range 80 {
+				p := mustPick(t, s, Request{})
+				ranks[fmt.Sprint(p.Worker.ID(), p.Rank)]++
+			}
+			if policy.Name() == DPRankName {
+				for _, rank := range []string{"a0", "a1", "b0", "b1"} {
+					if n := ranks[rank]; n != 20 {
+						t.Errorf("with %v at the first rank: %v", first, ranks)
+						break
+					}
+				}
+			}
+			if n := workers[0].InFlight(); n < 20 || n > 60 {
+				t.Errorf("with %v at its first rank a worker has %d of 80", first, n)
+			}
+		})
+	}
+}
+
 func TestAReportThatIsRefusedIsNeverTheBest(t *testing.T) {
 	table, workers := withDepths(t, 10, silent)
 	f := workers[1].Advertise(1)
@@ -413,6 +492,45 @@ func TestEachAttemptOfARequestIsAPickOfItsOwn(t *testing.T) {
 			if own := w.Own(); own != (load.Own{}) || w.Status().Picked != 1 {
 				t.Errorf("worker %s ends with %+v of %d", w.ID(), own, w.Status().Picked)
 			}
+		}
+	})
+}
+
+// Which replica this is of how many is learned from a list that changes, and may be
+// read while it does.
+func TestPicksStayValidWhileAReplicaLearnsItsIndex(t *testing.T) {
+	anyPolicy(t, func(t *testing.T, policy Policy) {
+		table, workers := withDepths(t, 3, 0, silent, 8, 1, silent, 2)
+		var asked uint64
+		places := [][2]int{
+			{0, 0}, {0, 1}, {0, 2}, {1, 2}, {6, 7}, {0, 7}, {40, 100}, {99, 100}, {0, 1 << 30}, {1<<30 - 1, 1 << 30},
+			{5, 3}, {-1, 2}, {0, -1}, {1, 0}, {math.MinInt, math.MaxInt}, {math.MaxInt, math.MaxInt}, // that no list can mean
+		}
+		s := New(table, Config{Policy: policy, Rand: seeded(8), Peers: func() (int, int) {
+			asked++
+			at := places[asked%uint64(len(places))]
+			return at[0], at[1]
+		}})
+		for i := range 1000 {
+			r := prompt(50)
+			if i%3 == 0 {
+				r.Candidates = workers[2:5]
+			}
+			p, err := s.Pick(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Dispatched()
+			p.FirstToken()
+			p.Done()
+		}
+		for _, w := range workers {
+			if own := w.Own(); own != (load.Own{}) {
+				t.Errorf("worker %s ends with %+v", w.ID(), own)
+			}
+		}
+		if policy.Name() == LeastWorkName && asked == 0 {
+			t.Error("nobody asked which replica this is")
 		}
 	})
 }
