@@ -42,6 +42,9 @@ var (
 	ErrNotLoad = msgpack.NewCause("not_load", "neither a map nor an array")
 	// ErrFrameCount: a message of other than three frames.
 	ErrFrameCount = msgpack.NewCause("frame_count", "message does not have three frames")
+	// ErrEndless: a message that has not ended, though its frames never stopped
+	// coming.
+	ErrEndless = msgpack.NewCause("endless", "message does not end")
 	// ErrSeqSize: a sequence frame of other than eight bytes.
 	ErrSeqSize = msgpack.NewCause("seq_size", "sequence frame is not eight bytes")
 	// ErrEndOfStream: sequence -1, which the framing reserves. There is nothing

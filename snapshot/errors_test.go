@@ -10,7 +10,7 @@ import (
 func TestEveryCauseHasALabelOfItsOwn(t *testing.T) {
 	causes := []error{
 		ErrTruncated, ErrTag, ErrTooShort, ErrType, ErrNil, ErrNegative, ErrNotFinite, ErrNotInteger, ErrOutOfRange,
-		ErrTooDeep, ErrTrailingBytes, ErrNotLoad, ErrFrameCount, ErrSeqSize, ErrEndOfStream, ErrPayloadSize,
+		ErrTooDeep, ErrTrailingBytes, ErrNotLoad, ErrFrameCount, ErrEndless, ErrSeqSize, ErrEndOfStream, ErrPayloadSize,
 	}
 	seen := map[string]error{"": nil, "other": nil}
 	for _, cause := range causes {

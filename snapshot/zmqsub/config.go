@@ -25,7 +25,8 @@ type Config struct {
 	Silence time.Duration
 
 	// MaxPayload is the largest payload that is decoded, in bytes; a larger one
-	// is dropped. 0 means snapshot.MaxPayload, which is also the most allowed.
+	// is dropped, and one of twice the size costs its connection. 0 means
+	// snapshot.MaxPayload, which is also the most allowed.
 	MaxPayload int
 
 	// HeartbeatInterval is how often the peer is pinged, HeartbeatTimeout how

@@ -61,6 +61,17 @@
 // rounds in 4 ms, which is how late a reading may be because others flow; the
 // first after a pause is taken at once, and an idle owner sleeps.
 //
+// A message of more than 128 frames, or twice Config.MaxPayload, costs its
+// connection: the next one is made after a pause of twice Config.Silence, and at
+// most a minute. The 256 messages that a hostile publisher may have in libzmq thus
+// take 32 MiB at most, and less with a smaller MaxPayload.
+//
+// libzmq does not limit a message that never ends, nor show it to anybody. So on
+// Linux the process's memory is watched, and when it has grown by 64 MiB whoever
+// sends bytes and finishes no message is given up in the same way (the reason is
+// "endless"). What comes in within a tenth of a second is added to that. Elsewhere
+// only silence ends such a connection.
+//
 // On Linux a wake costs the same however many sockets there are. Elsewhere every
 // socket is looked at every 2 ms.
 //
@@ -71,7 +82,5 @@
 // does not route on topics, use CURVE or speak ipc. A frame above the size
 // limit of the socket, or a peer that does not speak ZeroMQ, makes libzmq drop
 // the connection unseen and not come back by itself; that shows as silence, and
-// is cured by the fresh connection that follows. It cannot bound the number of
-// frames in one message, which libzmq collects before it shows any of them; the
-// reconnect after silence frees them.
+// is cured by the fresh connection that follows.
 package zmqsub

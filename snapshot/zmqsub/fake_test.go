@@ -23,7 +23,10 @@ type fakeBus struct {
 	ports  []*fakePort
 	closed bool
 	most   int // ports that there can be; 0 = any number
+	meter  gauge
 }
+
+func (b *fakeBus) gauge() gauge { return b.meter }
 
 func (b *fakeBus) port() (port, error) {
 	if b.most > 0 && len(b.ports) == b.most {
@@ -252,37 +255,39 @@ type bench struct {
 
 // inBubble runs a test with one owner and fake time.
 func inBubble(t *testing.T, c Config, lookup lookupFunc, test func(*testing.T, *bench)) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &fakeBus{}
-		if c.Owners == 0 {
-			c.Owners = 1
+	synctest.Test(t, func(t *testing.T) { bubble(t, c, lookup, &fakeBus{}, test) })
+}
+
+// bubble is the inside of inBubble.
+func bubble(t *testing.T, c Config, lookup lookupFunc, b *fakeBus, test func(*testing.T, *bench)) {
+	if c.Owners == 0 {
+		c.Owners = 1
+	}
+	c, err := c.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lookup == nil {
+		lookup = func(context.Context, string) ([]netip.Addr, error) { panic("looked a name up") }
+	}
+	s, err := start(c, b, lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
-		c, err := c.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lookup == nil {
-			lookup = func(context.Context, string) ([]netip.Addr, error) { panic("looked a name up") }
-		}
-		s, err := start(c, b, lookup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
+		for _, p := range b.ports {
+			if n := p.openSources(); n > 0 {
+				t.Errorf("%d sources left open", n)
 			}
-			for _, p := range b.ports {
-				if n := p.openSources(); n > 0 {
-					t.Errorf("%d sources left open", n)
-				}
-			}
-			if !b.closed {
-				t.Error("the bus was left open")
-			}
-		}()
-		test(t, &bench{Subscriber: s, bus: b, port: b.ports[0]})
-	})
+		}
+		if !b.closed {
+			t.Error("the bus was left open")
+		}
+	}()
+	test(t, &bench{Subscriber: s, bus: b, port: b.ports[0]})
 }
 
 func (b *bench) subscribe(t *testing.T, endpoint string, deliver func(snapshot.Delivery)) (stop func()) {

@@ -3,6 +3,8 @@ package zmqsub
 import (
 	"net/netip"
 	"time"
+
+	"github.com/plimsoll-go/plimsoll/snapshot"
 )
 
 // maxBackoff is how far apart the fresh connections of a silent rank get.
@@ -44,6 +46,26 @@ func (o *owner) renew(sub *subscription) {
 	sub.count(func(c *Counts) { c.Reconnects++ })
 	sub.note(o.dial(sub))
 }
+
+// hangUp gives up a connection whose peer sends more than a rank has to say, and
+// with it what libzmq holds of that. There is another one after a pause, so that
+// a peer that does it again and again costs a bounded part of our time.
+func (o *owner) hangUp(sub *subscription, err error) {
+	now := time.Now()
+	sub.count(func(c *Counts) { c.Messages++ })
+	sub.drop(snapshot.Delivery{Received: now, Err: err})
+	sub.clearParts()
+	sub.source.close()
+	sub.source = noSource{}
+	sub.renewAt = now.Add(min(2*o.s.config.Silence, maxBackoff))
+}
+
+// noSource is that of a subscription without a connection.
+type noSource struct{}
+
+func (noSource) connect(string) error        { return nil }
+func (noSource) recv() ([]byte, bool, error) { return nil, false, errQuiet }
+func (noSource) close()                      {}
 
 // dial connects a fresh source, after a look-up if the endpoint has a name.
 func (o *owner) dial(sub *subscription) error {

@@ -6,12 +6,14 @@ import (
 	"go.uber.org/goleak"
 )
 
-// instead, if set, is what the test binary does instead of testing.
-var instead func() (done bool)
+// instead are what the test binary may do instead of testing.
+var instead []func() (done bool)
 
 func TestMain(m *testing.M) {
-	if instead != nil && instead() {
-		return
+	for _, f := range instead {
+		if f() {
+			return
+		}
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -24,6 +24,13 @@ const (
 	drainFrames = 1024
 	drainBytes  = 1 << 20
 
+	// A message of more than maxFrames, or of more than oversize times
+	// Config.MaxPayload, is not one that went wrong: its connection is given up,
+	// and with it the queue that may be full of such messages. Anything below is
+	// dropped and counted, and its neighbours are used.
+	maxFrames = 128
+	oversize  = 2
+
 	// renewalsPerRound bounds what the fresh connections of ranks that went
 	// silent together take of a round; one costs about 100 µs.
 	renewalsPerRound = 8
@@ -212,7 +219,7 @@ func (o *owner) runQueue() {
 // message on unless there may be newer ones behind it.
 func (o *owner) drain(sub *subscription) {
 	var messages, frames, size int
-	full := false
+	full, excess := false, false
 	for {
 		frame, more, err := sub.source.recv()
 		if err != nil {
@@ -224,6 +231,14 @@ func (o *owner) drain(sub *subscription) {
 		}
 		frames++
 		size += len(frame)
+		sub.frames++
+		sub.size += len(frame)
+		if err := sub.excess(o.s.config.MaxPayload); err != nil {
+			messages++
+			excess = true
+			o.hangUp(sub, err)
+			break
+		}
 		if len(sub.parts) < 4 { // one more than is valid tells all there is to tell
 			sub.parts = append(sub.parts, frame)
 		}
@@ -241,7 +256,9 @@ func (o *owner) drain(sub *subscription) {
 	now := time.Now()
 	if messages > 0 {
 		sub.stamp(now)
-		sub.heard(now, o.s.config.Silence)
+		if !excess {
+			sub.heard(now, o.s.config.Silence)
+		}
 	}
 	if sub.settle(messages, full, now) {
 		o.hand(sub)

@@ -2,6 +2,7 @@ package zmqsub
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 )
 
@@ -14,7 +15,24 @@ var errQuiet = errors.New("zmqsub: nothing to read")
 // bus is what all owners share.
 type bus interface {
 	port() (port, error) // one per owner
+	gauge() gauge        // nil where there is none
 	close() error        // after every port is closed
+}
+
+// gauge tells what peers make us hold. It belongs to one goroutine.
+type gauge interface {
+	// memory is that of the process, in bytes, without Go's. Only its changes mean
+	// anything.
+	memory() (int64, error)
+
+	// trim makes memory leave out, as far as it can, what is held and not used.
+	trim()
+
+	// received returns how many bytes the open connections of the process have
+	// received, by the address of the peer.
+	received() (map[netip.AddrPort]uint64, error)
+
+	close()
 }
 
 // port is the set of sources that an owner waits for.

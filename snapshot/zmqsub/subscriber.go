@@ -22,6 +22,8 @@ type Subscriber struct {
 	resolver *resolver
 
 	running atomic.Int32  // owners that are not done yet
+	gone    chan struct{} // closed when they are
+	watched chan struct{} // closed when watch is
 	done    chan struct{} // closed when everything is let go of
 	err     error         // of closing; read after done
 
@@ -51,6 +53,8 @@ func start(c Config, b bus, lookup lookupFunc) (*Subscriber, error) {
 		config:   c,
 		bus:      b,
 		resolver: newResolver(lookup),
+		gone:     make(chan struct{}),
+		watched:  make(chan struct{}),
 		done:     make(chan struct{}),
 		subs:     make(map[*subscription]struct{}),
 	}
@@ -68,6 +72,11 @@ func start(c Config, b bus, lookup lookupFunc) (*Subscriber, error) {
 	s.running.Store(int32(len(s.owners)))
 	for _, o := range s.owners {
 		go o.run()
+	}
+	if g := b.gauge(); g != nil {
+		go s.watch(g)
+	} else {
+		close(s.watched)
 	}
 	return s, nil
 }
@@ -165,6 +174,8 @@ func (s *Subscriber) ownerGone() {
 	if s.running.Add(-1) > 0 {
 		return
 	}
+	close(s.gone)
+	<-s.watched
 	s.resolver.close()
 	s.err = s.bus.close()
 	close(s.done)

@@ -26,7 +26,11 @@ const (
 // reasonStopped is the one drop that is nobody's fault.
 const reasonStopped = "stopped"
 
-var errPayloadSize = &snapshot.DecodeError{Type: "message", Field: "payload", Err: snapshot.ErrPayloadSize}
+var (
+	errPayloadSize = &snapshot.DecodeError{Type: "message", Field: "payload", Err: snapshot.ErrPayloadSize}
+	errFrameCount  = &snapshot.DecodeError{Type: "message", Err: snapshot.ErrFrameCount}
+	errEndless     = &snapshot.DecodeError{Type: "message", Err: snapshot.ErrEndless}
+)
 
 // subscription is one endpoint with one deliver function.
 type subscription struct {
@@ -44,6 +48,8 @@ type subscription struct {
 	source source   // nil before add and after remove
 	index  int      // in owner.subs
 	parts  [][]byte // of the message being read
+	frames int      // it has so far
+	size   int      // of these
 	newest held     // the newest usable message that was not handed on yet
 	bad    held     // the last dropped one that was not handed on yet
 
@@ -104,9 +110,21 @@ func (sub *subscription) message(maxPayload int) {
 	sub.clearParts()
 }
 
+// excess says why the message being read is more than a rank has to say.
+func (sub *subscription) excess(maxPayload int) error {
+	switch {
+	case sub.size > oversize*maxPayload:
+		return errPayloadSize
+	case sub.frames > maxFrames:
+		return errFrameCount
+	}
+	return nil
+}
+
 func (sub *subscription) clearParts() {
 	clear(sub.parts)
 	sub.parts = sub.parts[:0]
+	sub.frames, sub.size = 0, 0
 }
 
 func (sub *subscription) drop(d snapshot.Delivery) {
@@ -119,6 +137,12 @@ func (sub *subscription) count(change func(*Counts)) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	change(&sub.counts)
+}
+
+func (sub *subscription) messages() uint64 {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	return sub.counts.Messages
 }
 
 // stamp gives what a drain found its receive time.

@@ -24,12 +24,6 @@ const (
 	// megabytes when the reader stalls: tens of thousands of readings, all of
 	// them old by the time they are read.
 	receiveBuffer = 64 << 10
-
-	// sizeHeadroom times MaxPayload is ZMQ_MAXMSGSIZE. libzmq answers a larger
-	// frame by dropping the connection without a word, and for good: a breach of
-	// protocol is not something it reconnects after. Below that, an oversized
-	// payload can be counted and its neighbours used.
-	sizeHeadroom = 4
 )
 
 // zmqBus is a context of our own. The default one of zmq4 is shared by the
@@ -105,6 +99,8 @@ func (b *zmqBus) port() (port, error) {
 	return &zmqPort{zmqWaiter: w, bus: b}, nil
 }
 
+func (b *zmqBus) gauge() gauge { return newGauge() }
+
 // zmqWaiter is a waiter for sockets.
 type zmqWaiter interface {
 	waiter
@@ -154,7 +150,9 @@ func (b *zmqBus) configure(soc *zmq.Socket) error {
 		{"IPV6", soc.SetIpv6(true)}, // per socket; without it an IPv6 peer is never reached
 		{"RCVHWM", soc.SetRcvhwm(receiveQueue)},
 		{"RCVBUF", soc.SetRcvbuf(receiveBuffer)},
-		{"MAXMSGSIZE", soc.SetMaxmsgsize(int64(sizeHeadroom * c.MaxPayload))},
+		// Of one frame, which costs the connection without a word and for good: a
+		// breach of protocol is not something libzmq reconnects after.
+		{"MAXMSGSIZE", soc.SetMaxmsgsize(int64(oversize * c.MaxPayload))},
 		{"HEARTBEAT_IVL", soc.SetHeartbeatIvl(c.HeartbeatInterval)},
 		{"HEARTBEAT_TIMEOUT", soc.SetHeartbeatTimeout(c.HeartbeatTimeout)},
 		{"CONNECT_TIMEOUT", soc.SetConnectTimeout(c.ConnectTimeout)},
