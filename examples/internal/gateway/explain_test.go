@@ -77,21 +77,25 @@ func TestExplanationAfterARetry(t *testing.T) {
 
 func TestEachPickIsLoggedThatIsToBeExplained(t *testing.T) {
 	var log bytes.Buffer
-	send := func(c Config) string {
+	pick := func(c Config, n int) string {
 		t.Helper()
 		log.Reset()
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		g := alone(t, c)
-		g.table.Add("engine", backend(t, func(http.ResponseWriter, *http.Request) {}))
-		for range 3 {
-			serve(g, request(t.Context(), `{"prompt":"hello"}`))
+		g.table.Add("engine", "")
+		for range n {
+			p, err := g.pick(&call{r: request(t.Context(), `{}`)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Done()
 		}
 		return log.String()
 	}
-	if got := send(Config{ExplainEvery: 1}); strings.Count(got, "explanation.reason=least_waiting") != 3 {
+	if got := pick(Config{ExplainEvery: 1}, 3); strings.Count(got, "explanation.reason=least_waiting") != 3 {
 		t.Errorf("logged %s", got)
 	}
-	if got := send(Config{}); got != "" {
+	if got := pick(Config{}, 20_000); got != "" {
 		t.Errorf("logged by default: %s", got)
 	}
 }

@@ -61,18 +61,20 @@ func TestPromptOfAnUnstreamedAnswerDoesNotWaitForAllOfIt(t *testing.T) {
 	}
 }
 
-// Times that are no first token's would be learned, and each later pick go by them.
-func TestWhatIsNoFirstTokenIsNotLearned(t *testing.T) {
+// All later picks go by what is learned. A refusal or a list comes at once, and an answer
+// in one piece long after its first token: neither says how long a prompt takes.
+func TestOnlyFirstTokensAreLearnedAsSuch(t *testing.T) {
 	for name, test := range map[string]struct {
-		method, path, body string
-		refused, learned   bool
+		method, path, body   string
+		refused              bool
+		firstToken, response bool // learned
 	}{
-		"a stream":        {body: `{"prompt":"hello","stream":true}`, learned: true},
-		"an embedding":    {path: "/v1/embeddings", body: `{"input":"hello"}`, learned: true},
-		"no stream":       {body: `{"prompt":"hello"}`},
-		"a refusal":       {body: `{"prompt":"hello","stream":true}`, refused: true},
-		"a list":          {method: http.MethodGet, path: "/v1/models"},
-		"what is no JSON": {body: "hello"},
+		"a stream":       {body: `{"prompt":"hello","stream":true}`, firstToken: true, response: true},
+		"an embedding":   {path: "/v1/embeddings", body: `{"input":"hello"}`, firstToken: true, response: true},
+		"no stream":      {body: `{"prompt":"hello"}`, response: true},
+		"not to be told": {body: "hello", response: true},
+		"a refusal":      {body: `{"prompt":"hello","stream":true}`, refused: true},
+		"a list":         {method: http.MethodGet, path: "/v1/models"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,12 +83,13 @@ func TestWhatIsNoFirstTokenIsNotLearned(t *testing.T) {
 				if test.refused {
 					r.Header.Set("Refuse", "yes")
 				}
-				before := g.firstToken(t)
+				before := g.learned(t)
 				if answer, p := serve(g, r); answer.Body.String() != "answer" || p != nil {
 					t.Errorf("got %q, panicked %v", answer.Body, p)
 				}
-				if after := g.firstToken(t); (after > before) != test.learned {
-					t.Errorf("the mean first token was after %v, and is after %v", before, after)
+				after := g.learned(t)
+				if (after.FirstToken > before.FirstToken) != test.firstToken || (after.Response > before.Response) != test.response {
+					t.Errorf("knew %+v, and knows %+v", before, after)
 				}
 			})
 		})
@@ -100,14 +103,13 @@ func orElse(s, otherwise string) string {
 	return s
 }
 
-// firstToken is the mean time to it, as far as it has been learned.
-func (g *Gateway) firstToken(t *testing.T) time.Duration {
+func (g *Gateway) learned(t *testing.T) selector.Learned {
 	t.Helper()
-	time.Sleep(time.Second) // which shows with the next pick
-	pick, err := g.routing.Load().Pick(selector.Request{})
+	time.Sleep(time.Second) // it shows with the next pick
+	pick, err := g.routing.Load().Pick(selector.Request{Unstreamed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pick.Done()
-	return g.routing.Load().policy.(selector.Learner).Learned().FirstToken
+	return g.routing.Load().policy.(selector.Learner).Learned()
 }
