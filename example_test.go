@@ -30,7 +30,7 @@ func Example() {
 	go fleet.Run(context.Background()) // until its context ends
 	picker := selector.New(table, selector.Config{})
 	http.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		pick, err := picker.Pick(selector.Request{})
+		pick, err := picker.Pick(selector.Request{}) // better: with what is known of its prompt
 		if err != nil { // no healthy worker at all; never a missing report
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
@@ -67,7 +67,9 @@ func stream(w http.ResponseWriter, resp *http.Response, first func()) {
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
-			first() // only the first call counts
+			if resp.StatusCode < 300 { // a refusal comes at once, and says nothing of the queue
+				first() // only the first call counts
+			}
 			w.Write(buf[:n])
 			http.NewResponseController(w).Flush()
 		}
