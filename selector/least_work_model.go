@@ -189,19 +189,24 @@ func (p *leastWork) addCells(m *model, v load.View, old *model) {
 // means is what others have on the average rank, and what all have.
 type means struct {
 	requests, tokens float64 // of others, on a rank
-	depth, own       float64 // on all workers that report, at the time
+	depth, own       float64 // on all workers that report
 	trusted          int     // cells
 }
 
 func (m *model) meansOf(v load.View) (sum means) {
-	type part struct{ requests, tokens, ranks float64 } // of others, on a rank
+	type part struct{ requests, tokens, depth, own, ranks float64 } // the first two are of others, on a rank
 	parts := make([]part, 0, m.eligible)
 	for i := range m.eligible {
 		c := &m.cells[i]
 		if t, ok := c.reported(v.At(c.place)); ok {
 			requests, tokens := others(&t, m.Prompt)
-			parts = append(parts, part{requests / c.ranks, tokens / c.ranks, c.ranks})
-			sum.own += float64(t.Own.InFlight)
+			p := part{requests / c.ranks, tokens / c.ranks, float64(t.Running) + float64(t.Waiting), float64(t.Own.InFlight), c.ranks}
+			own := float64(c.count().InFlight())
+			if t.Ours {
+				p.depth, p.own = own, own
+			}
+			parts = append(parts, p)
+			sum.own += own
 		}
 	}
 	if len(parts) == 0 {
@@ -213,9 +218,9 @@ func (m *model) meansOf(v load.View) (sum means) {
 	for _, p := range parts {
 		sum.requests += min(p.requests, maxRequests) * p.ranks
 		sum.tokens += min(p.tokens, maxTokens) * p.ranks
+		sum.depth += min(p.depth, p.own+maxRequests*p.ranks)
 		ranks += p.ranks
 	}
-	sum.depth = sum.own + sum.requests
 	sum.requests, sum.tokens = sum.requests/ranks, sum.tokens/ranks
 	sum.trusted = len(parts)
 	return sum
@@ -314,6 +319,14 @@ func (c *cell) fillKV(t *load.Totals, m *model) {
 	room := (kvLimit-usage)*capacity - min(waiting, maxOthersTokens)
 	c.perKVOver = full / capacity
 	c.kvRoom = int64(t.OwnTokens) + int64(max(room, -maxOthersTokens))
+}
+
+// count is a reading of the books that the cell's cost goes by.
+func (c *cell) count() load.Count {
+	if c.rank == load.NoRank {
+		return c.worker.Count()
+	}
+	return c.worker.CountOn(c.rank)
 }
 
 // cost is how many seconds a request of so many tokens is expected to wait, and what

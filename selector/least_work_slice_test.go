@@ -200,7 +200,6 @@ func TestAGatewayWithMoreThanItsShareOfTheLoadIsLessConfinedToItsSlice(t *testin
 		{8, 10, time.Duration(150 * 0.625 * 0.625 * float64(time.Millisecond))},
 		{0, 10, 150 * time.Millisecond}, // nothing is known of its share
 		{0, 0, 150 * time.Millisecond},
-		{10, 3, 37500 * time.Microsecond}, // its own are there at least
 	} {
 		table, _ := newTestTable()
 		for i := range 4 {

@@ -440,7 +440,6 @@ func TestLeastWorkTellsHowManyGatewaysThereAreByItsShareOfTheLoad(t *testing.T) 
 		for _, w := range workers[:2] {
 			mustPut(t, w, 0, load.Report{Running: c.depth})
 		}
-		hold(t, workers[0], 1000) // of which no report has told yet
 		x := explained(t, New(table, Config{}), Request{})
 		if got := x.Learned.Replicas; got != c.want {
 			t.Errorf("%d of %d are ours: there seem to be %v gateways, want %v", c.own, c.depth, got, c.want)
