@@ -74,7 +74,10 @@ const (
 	recent     = 0.02  // weight of the newest of a moving mean
 	keepLine   = 0.999 // of each sample of the line, with the next one
 	keepWorker = 0.998 // of each sample of a worker
+	keepMinute = 0.75  // of all of them, with each minute
 	lineFrom   = 50    // samples before the line is believed
+	lineSpread = 1e-4  // of the squares of the tokens ahead, that their variance has to be
+	farAhead   = 100   // mean prompts; who has more ahead was told so by an engine that has lost count
 
 	// A worker is as fast as the average one until its own waits say otherwise, with
 	// this many samples against them, and by more than chance alone makes of it.
@@ -82,9 +85,12 @@ const (
 	unremarked = 0.2 // of the logarithm of its speed
 	maxSpeed   = 10  // and its reciprocal
 
+	maxDrift = 0.3 // of the logarithm of the mean speed, from that of 1
+
 	maxAway = 2
 
 	sweepEvery = time.Minute
+	maxUnseen  = time.Minute // what is expected to begin later is not remembered for longer
 )
 
 // learner is told of each request that was picked by the policy. It does without
@@ -96,6 +102,7 @@ type learner struct {
 	firstWait float64 // seconds, moving mean
 	response  float64 // seconds, moving mean
 	prompt    float64 // tokens, moving mean
+	speed     float64 // its logarithm, moving mean
 	line      line    // of the waits in the slice, at speed 1, by the tokens ahead
 	away      ratio   // of the waits outside of it
 	sweep     time.Duration
@@ -165,7 +172,7 @@ type begins struct {
 // will ever see, the prompts of some wait until they are done.
 func (l *learner) reserved(t load.Ticket, at time.Duration, of uint64) {
 	select {
-	case l.unseen <- begins{at + note(of).expected(), t}:
+	case l.unseen <- begins{at + min(note(of).expected(), maxUnseen), t}:
 	default:
 	}
 }
@@ -196,12 +203,19 @@ func (l *learner) firstToken(w *load.Worker, took time.Duration, of uint64) {
 	}
 	defer l.mu.Unlock()
 	n := note(of)
-	waited := took.Seconds()
+	at0, slope, ok := l.line.fit()
+	if !ok {
+		at0, slope = 0, unlearned().PerToken.Seconds()
+	}
+	want := max(at0+slope*n.ahead(), 0)
+	waited := min(took.Seconds(), maxSpeed*max(want, 0.1)) // what hangs says nothing of others
 	l.firstWait += recent * (waited - l.firstWait)
+	if n.ahead() > farAhead*max(l.prompt, 1) {
+		return
+	}
 	waits := l.of(w)
 	speed := waits.Speed()
-	if at0, slope, ok := l.line.fit(); ok {
-		want := max(at0+slope*n.ahead(), 0)
+	if ok {
 		if n.away() {
 			l.away.add(want, waited, keepLine)
 			want *= l.awayLocked()
@@ -210,7 +224,10 @@ func (l *learner) firstToken(w *load.Worker, took time.Duration, of uint64) {
 		waits.speed.Store(math.Float64bits(waits.relative()))
 	}
 	if !n.away() {
-		l.line.add(n.ahead(), waited*speed)
+		// If all have become faster than the line says, it is the line that is wrong.
+		l.speed += recent * (math.Log(speed) - l.speed)
+		drift := l.speed - min(max(l.speed, -maxDrift), maxDrift)
+		l.line.add(n.ahead(), waited*speed/math.Exp(drift))
 	}
 }
 
@@ -243,8 +260,9 @@ func (l *learner) learnedLocked() Learned {
 	return u
 }
 
-// sweepLocked forgets workers that have been gone for a while. One that is not healthy
-// for a moment is as fast as before when it comes back.
+// sweepLocked forgets workers that have been gone for a while, and by and by what it knows
+// of those that are here: who seemed slow gets few requests to show that it is not. One
+// that is not healthy for a moment is as fast as before when it comes back.
 func (l *learner) sweepLocked(v load.View) {
 	if v.Now() < l.sweep {
 		return
@@ -252,6 +270,8 @@ func (l *learner) sweepLocked(v load.View) {
 	l.sweep = v.Now() + sweepEvery
 	l.waits.Range(func(key, value any) bool {
 		waits := value.(*waits)
+		waits.fade()
+		waits.speed.Store(math.Float64bits(waits.relative()))
 		_, here := v.Position(key.(*load.Worker))
 		if !here && waits.absent {
 			l.waits.Delete(key)
@@ -277,6 +297,9 @@ type ratio struct{ want, got, n float64 }
 func (r *ratio) add(want, got, keep float64) {
 	r.want, r.got, r.n = r.want*keep+want, r.got*keep+got, r.n*keep+1
 }
+
+// fade takes weight from all samples.
+func (r *ratio) fade() { r.want, r.got, r.n = r.want*keepMinute, r.got*keepMinute, r.n*keepMinute }
 
 // relative is how fast a worker is whose requests waited so long.
 func (r *ratio) relative() float64 {
@@ -307,7 +330,7 @@ func (l *line) add(x, y float64) {
 // more to do.
 func (l *line) fit() (at0, slope float64, ok bool) {
 	d := l.n*l.xx - l.x*l.x
-	if l.n < lineFrom || d <= 0 {
+	if l.n < lineFrom || d <= lineSpread*l.n*l.xx {
 		return 0, 0, false
 	}
 	slope = (l.n*l.xy - l.x*l.y) / d
