@@ -31,7 +31,7 @@ func Example() {
 	picker := selector.New(table, selector.Config{})
 	http.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
 		pick, err := picker.Pick(selector.Request{}) // better: with what is known of its prompt
-		if err != nil { // no healthy worker at all; never a missing report
+		if err != nil {                              // no healthy worker at all; never a missing report
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
