@@ -51,9 +51,9 @@ func shares(t testing.TB, table *load.Table, i, n int) map[string]float64 {
 }
 
 func TestSlicesMakeUpTheWholeFleet(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 5, 8, 13, 31, 64, 100} {
+	for _, n := range []int{1, 2, 3, 8, 13, 64, 100} {
 		table, _ := silentFleet(upTo(n))
-		for _, replicas := range []int{2, 3, 4, 7, 8, 16, 99, 250} {
+		for _, replicas := range []int{2, 3, 4, 7, 16, 99} {
 			sum := make(map[string]float64)
 			whole := min(1, float64(n)/float64(replicas)) // of a worker, that is a share of 1
 			for i := range replicas {

@@ -36,7 +36,7 @@ func TestLeastWorkIsEvenOverEquals(t *testing.T) {
 		"the last five":  func(n int) func(int) bool { return func(i int) bool { return i >= n-5 } },
 	}
 	for name, pattern := range patterns {
-		for _, n := range []int{2, 3, 5, 8, 17, 33, 63, 64} {
+		for _, n := range []int{2, 5, 17, 63, 64} {
 			table, best := equals(t, n, pattern(n))
 			s := New(table, Config{Peers: alone, Rand: seeded(uint64(n))})
 			for what, r := range map[string]Request{
@@ -44,7 +44,7 @@ func TestLeastWorkIsEvenOverEquals(t *testing.T) {
 				"looked at one by one":  {PromptTokens: load.Known[int64](100), Filter: func(*load.Worker) bool { return true }},
 			} {
 				t.Run(fmt.Sprintf("%s of %d, %s", name, n, what), func(t *testing.T) {
-					wantUniform(t, pickAndDone(t, s, r, fewer(400*len(best))), best)
+					wantUniform(t, pickAndDone(t, s, r, fewer(300*len(best))), best)
 				})
 			}
 		}
