@@ -1,0 +1,27 @@
+//go:build cgo
+
+// Without cgo there is no subscriber, and the other tests are to run all the same.
+
+package loadprom_test
+
+import (
+	"log"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/load/loadprom"
+	"github.com/plimsoll-go/plimsoll/snapshot/zmqsub"
+)
+
+func ExampleCounts() {
+	table := load.NewTable(load.Config{})
+	subscriber, err := zmqsub.New(zmqsub.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer subscriber.Close()
+	prometheus.MustRegister(loadprom.New(table, loadprom.Config{
+		Subscriber: func() loadprom.Counts { return loadprom.Counts(subscriber.Stats().Counts) },
+	}))
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package loadprom
+
+const raceEnabled = false
