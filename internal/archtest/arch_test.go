@@ -75,7 +75,7 @@ var rules = []struct {
 	{"snapshot/vllm", true, []string{"internal/msgpack"}},
 	{"tokenspeed", true, []string{"internal/msgpack"}},
 	{"load", true, []string{"snapshot", "snapshot/vllm", "tokenspeed"}},
-	{"load/loadhttp", true, []string{"snapshot", "load"}},
+	{"load/loadhttp", true, []string{"snapshot", "load", "selector"}}, // it shows how picks came about, and nothing is made of it
 	{"selector", true, []string{"snapshot", "load"}},
 	{"selector/pickhttp", true, []string{"snapshot", "load", "selector"}},
 	{"discovery", true, []string{"snapshot", "load"}},
