@@ -40,8 +40,12 @@ type Config struct {
 	ConnectTimeout time.Duration
 
 	// ReconnectMax bounds libzmq's own back-off between attempts at a peer that
-	// refuses, which starts at 100 ms. 0 means 2 s.
+	// refuses or hangs up, which starts at 100 ms. 0 means 2 s.
 	ReconnectMax time.Duration
+
+	// Curve, unless nil, has every connection encrypted, and the engines prove who
+	// they are.
+	Curve *Curve
 
 	// MaxSockets is how many subscriptions may be open at once. 0 means 4096.
 	// Each takes two descriptors.
@@ -55,6 +59,13 @@ type Config struct {
 // reconnectFirst is the first step of libzmq's back-off. An engine that closed
 // the connection is usually restarting, which takes much longer than this.
 const reconnectFirst = 100 * time.Millisecond
+
+// reconnectAfter is the first step for the connection after so many that were
+// fruitless. libzmq itself backs off from peers that refuse, but from one that
+// accepts and hangs up, such as one with another key, it starts anew each time.
+func (c *Config) reconnectAfter(attempt int) time.Duration {
+	return min(reconnectFirst<<min(attempt, 20), c.ReconnectMax)
+}
 
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
@@ -83,6 +94,12 @@ func (c Config) withDefaults() (Config, error) {
 	atMost("Owners", &c.Owners, min(4, runtime.GOMAXPROCS(0)), 64)
 	atMost("MaxPayload", &c.MaxPayload, snapshot.MaxPayload, snapshot.MaxPayload)
 	atMost("MaxSockets", &c.MaxSockets, 4096, 30_000)
+
+	if c.Curve != nil {
+		keys := *c.Curve
+		c.Curve = &keys
+		errs = append(errs, keys.check())
+	}
 
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -75,12 +75,26 @@
 // On Linux a wake costs the same however many sockets there are. Elsewhere every
 // socket is looked at every 2 ms.
 //
+// # CURVE
+//
+// With [Config.Curve], every connection is encrypted, and an engine has to prove
+// that it has the secret key that belongs to the public one we were given. There is
+// one public key for all engines, or a function that knows that of each endpoint:
+//
+//	zmqsub.New(zmqsub.Config{Curve: &zmqsub.Curve{
+//		ServerKeyOf: func(endpoint string) string { return keys[endpoint] },
+//	}})
+//
+// A handshake that fails shows as silence: fresh connections further and further
+// apart, no message, and EndpointStats.Curve to remind of the key. Some engines in
+// plain and some with CURVE are two Subscribers.
+//
 // # What it will not do
 //
 // It does not know workers, ranks or weights: an endpoint is an endpoint, and
 // whoever subscribed knows which rank that is, whatever the payload says. It
-// does not route on topics, use CURVE or speak ipc. A frame above the size
-// limit of the socket, or a peer that does not speak ZeroMQ, makes libzmq drop
-// the connection unseen and not come back by itself; that shows as silence, and
-// is cured by the fresh connection that follows.
+// does not route on topics or speak ipc. A frame above the size limit of the
+// socket, or a peer that does not speak ZeroMQ, makes libzmq drop the connection
+// unseen and not come back by itself; that shows as silence, and is cured by the
+// fresh connection that follows.
 package zmqsub

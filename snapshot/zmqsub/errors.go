@@ -20,6 +20,12 @@ var (
 
 	// ErrEndpoint is what every EndpointError unwraps to.
 	ErrEndpoint = errors.New("zmqsub: bad endpoint")
+
+	// ErrKey is what every KeyError unwraps to.
+	ErrKey = errors.New("zmqsub: bad key")
+
+	// ErrNoCurve is returned by New with a Curve where libzmq was built without.
+	ErrNoCurve = errors.New("zmqsub: libzmq was built without CURVE (it needs libsodium)")
 )
 
 // EndpointError is returned by Subscribe for an endpoint that can never be
@@ -34,3 +40,20 @@ func (e *EndpointError) Error() string {
 }
 
 func (e *EndpointError) Unwrap() error { return ErrEndpoint }
+
+// KeyError is returned for keys that cannot be used: by New for those of the
+// Config, and by Subscribe for that of an endpoint. It does not hold the key.
+type KeyError struct {
+	Key      string // the field of Curve: ServerKey, PublicKey or SecretKey
+	Endpoint string // that ServerKeyOf was asked for; empty if it was not
+	Problem  string // what is wrong with it, e.g. "missing"
+}
+
+func (e *KeyError) Error() string {
+	if e.Endpoint != "" {
+		return fmt.Sprintf("%v: Curve.%s of %s: %s", ErrKey, e.Key, e.Endpoint, e.Problem)
+	}
+	return fmt.Sprintf("%v: Curve.%s: %s", ErrKey, e.Key, e.Problem)
+}
+
+func (e *KeyError) Unwrap() error { return ErrKey }

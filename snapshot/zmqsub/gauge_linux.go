@@ -69,7 +69,7 @@ func (g *procGauge) memory() (int64, error) {
 	return pages*int64(os.Getpagesize()) - int64(g.samples[0].Value.Uint64()) + int64(g.samples[1].Value.Uint64()), nil
 }
 
-func (g *procGauge) received() (map[netip.AddrPort]uint64, error) {
+func (g *procGauge) read() (map[netip.AddrPort]uint64, error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (g *procGauge) received() (map[netip.AddrPort]uint64, error) {
 		}
 		// It may be closed by now, or be something else. Nothing is changed by
 		// asking.
-		n, ok := bytesReceived(fd)
+		n, ok := bytesRead(fd)
 		if !ok {
 			continue
 		}
@@ -99,9 +99,10 @@ func (g *procGauge) trim() { C.trim() }
 
 func (g *procGauge) close() { g.statm.Close() }
 
-// bytesReceived returns tcpi_bytes_received of a TCP connection (linux/tcp.h).
-func bytesReceived(fd int) (uint64, bool) {
-	const offset = 128
+// bytesRead returns what has been received on a TCP connection, less what still
+// lies in the kernel.
+func bytesRead(fd int) (uint64, bool) {
+	const offset = 128 // of tcpi_bytes_received (linux/tcp.h)
 	var info [offset + 8]byte
 	size := uint32(len(info))
 	_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, uintptr(fd), syscall.IPPROTO_TCP, syscall.TCP_INFO,
@@ -109,7 +110,13 @@ func bytesReceived(fd int) (uint64, bool) {
 	if errno != 0 || int(size) < len(info) {
 		return 0, false
 	}
-	return binary.NativeEndian.Uint64(info[offset:]), true
+	var unread int32
+	const siocinq = syscall.TIOCINQ
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), siocinq, uintptr(unsafe.Pointer(&unread))); errno != 0 {
+		return 0, false
+	}
+	received := binary.NativeEndian.Uint64(info[offset:])
+	return received - min(received, uint64(max(unread, 0))), true
 }
 
 func peerOf(fd int) (netip.AddrPort, bool) {

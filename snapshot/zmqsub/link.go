@@ -17,6 +17,8 @@ type link struct {
 	backoff time.Duration // what renewAt was put off by last
 	attempt int           // fruitless fresh connections in a row
 	address netip.Addr    // that a name last resolved to
+
+	serverKey string // of the engine; empty without CURVE
 }
 
 func (l *link) heard(now time.Time, silence time.Duration) {
@@ -35,6 +37,12 @@ func (o *owner) renew(sub *subscription) {
 	sub.attempt++
 	sub.backoff = min(2*sub.backoff, max(o.s.config.Silence, maxBackoff))
 	sub.renewAt = now.Add(sub.backoff)
+	key, err := o.s.config.Curve.serverKey(sub.endpoint)
+	if err != nil {
+		sub.note(err)
+		return
+	}
+	sub.serverKey = key
 	fresh, err := o.port.open(sub)
 	if err != nil {
 		sub.note(err) // out of descriptors; the old connection may still come back

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	zmq "github.com/pebbe/zmq4"
+
 	"github.com/plimsoll-go/plimsoll/snapshot"
 )
 
@@ -91,6 +93,38 @@ func TestStoppedSubscriptionsGiveTheirDescriptorsBack(t *testing.T) {
 		wg.Wait()
 	}
 	descriptorsBack(t, descriptors)
+}
+
+func TestHandshakesThatFailLeaveNothingBehind(t *testing.T) {
+	if !zmq.HasCurve() {
+		t.Skip("libzmq was built without CURVE")
+	}
+	const ranks = 16
+	server, other := newKeys(t), newKeys(t)
+	ctx := newContext(t)
+	curve, plain := publishCurve(t, ctx, "tcp://127.0.0.1:*", server), publish(t, ctx, "tcp://127.0.0.1:*")
+	for name, test := range map[string]struct {
+		keys *Curve
+		peer *publisher
+	}{
+		"the key is another's": {&Curve{ServerKey: other.public}, curve},
+		"we have no key":       {nil, curve},
+		"the peer has none":    {&Curve{ServerKey: server.public}, plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			descriptors := entries(t, "fd")
+			s := newSubscriber(t, Config{Silence: 10 * time.Millisecond, ReconnectMax: 10 * time.Millisecond, Curve: test.keys})
+			for range ranks {
+				subscribe(t, s, test.peer.endpoint, func(snapshot.Delivery) {})
+			}
+			eventually(t, "fresh connections", func() bool { return s.Stats().Reconnects >= 4*ranks })
+			// A socket, and a connection with both its ends in this process; what has
+			// just been closed lingers.
+			eventually(t, "the closed ones to go", func() bool { return entries(t, "fd")-descriptors <= 4*ranks })
+			closeSubscriber(t, s)
+			descriptorsBack(t, descriptors)
+		})
+	}
 }
 
 func TestOutOfDescriptorsSubscribeSaysSo(t *testing.T) {

@@ -357,6 +357,9 @@ func (o *owner) log(sub *subscription, now time.Time) {
 		slog.Uint64("reconnects", c.Reconnects),
 		slog.Duration("silent", now.Sub(sub.heardAt).Round(time.Millisecond)),
 	}
+	if o.s.config.Curve != nil {
+		attrs = append(attrs, slog.Bool("curve", true))
+	}
 	if err := sub.trouble.err; err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}

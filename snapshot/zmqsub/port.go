@@ -28,9 +28,10 @@ type gauge interface {
 	// trim makes memory leave out, as far as it can, what is held and not used.
 	trim()
 
-	// received returns how many bytes the open connections of the process have
-	// received, by the address of the peer.
-	received() (map[netip.AddrPort]uint64, error)
+	// read returns how many bytes have been read from the open connections of the
+	// process, by the address of the peer. What nobody got round to reading is not
+	// the peer's fault.
+	read() (map[netip.AddrPort]uint64, error)
 
 	close()
 }

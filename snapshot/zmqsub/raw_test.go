@@ -4,9 +4,9 @@ package zmqsub
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -77,12 +77,21 @@ func greeting(mechanism string) []byte {
 	return g
 }
 
-// introduce is what a PUB socket does before its first message.
+// readyPub is the command that a PUB socket follows its greeting with.
+var readyPub = []byte("\x04\x19\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB")
+
+// introduce is what a PUB socket does before its first message. libzmq takes one
+// that comes before it has introduced itself for a bad introduction.
 func introduce(c net.Conn) error {
-	ready := "\x05READY\x0bSocket-Type\x00\x00\x00\x03PUB"
-	_, err := c.Write(append(greeting("NULL"), append([]byte{4, byte(len(ready))}, ready...)...))
-	_, rerr := io.ReadFull(c, make([]byte, 64))
-	return errors.Join(err, rerr)
+	_, err := c.Write(append(greeting("NULL"), readyPub...))
+	theirs := make([]byte, 64+2)
+	if _, rerr := io.ReadFull(c, theirs); err == nil {
+		err = rerr
+	}
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, theirs[65]))
+	}
+	return err
 }
 
 // frame is one of ZMTP.
@@ -107,4 +116,43 @@ func pour(what []byte) func(net.Conn) {
 			}
 		}
 	}
+}
+
+// blurt says everything at once, without waiting for what it is told, and then
+// waits for the other end to hang up.
+func blurt(what ...[]byte) func(net.Conn) {
+	return func(c net.Conn) {
+		c.Write(slices.Concat(what...))
+		io.Copy(io.Discard, c)
+	}
+}
+
+// blurters send message(1) in the words of each version of the protocol.
+func blurters() map[string]func(net.Conn) {
+	v2 := greeting("")[:12]
+	v2[10], v2[11] = 1, 1 // revision, PUB
+	var v1 []byte         // which has no greeting but an identity
+	m := message(1)
+	for i, f := range m {
+		more := byte(1)
+		if i == len(m)-1 {
+			more = 0
+		}
+		v1 = append(append(v1, byte(len(f)+1), more), f...)
+	}
+	return map[string]func(net.Conn){
+		"ZMTP 3.0": func(c net.Conn) {
+			if introduce(c) == nil {
+				blurt(zmtp3())(c)
+			}
+		},
+		"ZMTP 2.0": blurt(v2, []byte{0, 0}, zmtp3()),
+		"ZMTP 1.0": blurt([]byte{1, 0}, v1),
+	}
+}
+
+// zmtp3 is message(1) in frames.
+func zmtp3() []byte {
+	m := message(1)
+	return slices.Concat(frame(true, m[0]), frame(true, m[1]), frame(false, m[2]))
 }

@@ -57,6 +57,7 @@ type EndpointStats struct {
 	Endpoint string `json:"endpoint"`
 	Counts
 	LastMessage time.Time `json:"last_message,omitzero"` // when its socket last gave a message of whatever shape; zero = never
+	Curve       bool      `json:"curve,omitempty"`       // encrypted; then silence may come of a wrong key, too
 }
 
 // Stats is what Subscriber.Stats returns.
@@ -72,6 +73,7 @@ func (s *Subscriber) Stats() Stats {
 	st := Stats{Counts: s.retired.clone()}
 	for sub := range s.subs {
 		e := sub.stats()
+		e.Curve = s.config.Curve != nil
 		st.Counts.add(e.Counts)
 		st.Endpoints = append(st.Endpoints, e)
 	}

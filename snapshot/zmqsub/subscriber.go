@@ -33,9 +33,9 @@ type Subscriber struct {
 	retired Counts
 }
 
-// New starts a Subscriber. Its errors are ErrNoCgo, ErrLimit when there are not
-// even descriptors for its own few sockets, those of an invalid Config, and
-// those of libzmq.
+// New starts a Subscriber. Its errors are ErrNoCgo, ErrNoCurve, ErrLimit when
+// there are not even descriptors for its own few sockets, those of an invalid
+// Config, among which *KeyError, and those of libzmq.
 func New(c Config) (*Subscriber, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -94,7 +94,7 @@ func start(c Config, b bus, lookup lookupFunc) (*Subscriber, error) {
 // waits for the owner of the socket, and so for a deliver call that the owner is
 // in: a deliver function must call neither of them, nor Close.
 //
-// Errors: *EndpointError, ErrLimit, ErrClosed, and those of libzmq.
+// Errors: *EndpointError, *KeyError, ErrLimit, ErrClosed, and those of libzmq.
 func (s *Subscriber) Subscribe(endpoint string, deliver func(snapshot.Delivery)) (stop func(), err error) {
 	t, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -103,11 +103,15 @@ func (s *Subscriber) Subscribe(endpoint string, deliver func(snapshot.Delivery))
 	if deliver == nil {
 		return nil, errors.New("zmqsub: deliver is nil")
 	}
+	key, err := s.config.Curve.serverKey(endpoint)
+	if err != nil {
+		return nil, err
+	}
 	o, err := s.place()
 	if err != nil {
 		return nil, err
 	}
-	sub := &subscription{endpoint: endpoint, target: t, deliver: deliver, owner: o}
+	sub := &subscription{endpoint: endpoint, target: t, deliver: deliver, owner: o, link: link{serverKey: key}}
 	if err := o.do(func() error { return o.add(sub) }); err != nil {
 		s.unplace(o)
 		return nil, err

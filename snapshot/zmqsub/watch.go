@@ -36,12 +36,12 @@ const (
 
 // audits are made one after another, until one finds somebody. The first is for
 // one peer that is fast, the second for many that are not. Frames without content
-// cost 32 bytes of memory for one received, so that whoever passes the second gets
+// cost 32 bytes of memory for one read, so that whoever passes the second gets
 // 1 MiB before its silence costs it the connection in any case. A peer with nothing
 // to say sends heartbeats, of some ten bytes each.
 var audits = [...]struct {
 	time  time.Duration
-	bytes uint64 // received in that time, without a whole message, are too many
+	bytes uint64 // read in that time, without a whole message, are too many
 }{
 	{25 * time.Millisecond, 1 << 10},
 	{250 * time.Millisecond, 128},
@@ -89,11 +89,11 @@ func (s *Subscriber) watch(g gauge) {
 func (s *Subscriber) audit(g gauge) (guilty int, ok bool) {
 	for _, a := range audits {
 		heard := s.messages() // first, or one that is counted by then might excuse nobody
-		before, err := g.received()
+		before, err := g.read()
 		if err != nil || !s.pause(a.time) {
 			return 0, false
 		}
-		after, err := g.received()
+		after, err := g.read()
 		if err != nil || !s.pause(settleTime) {
 			return 0, false
 		}

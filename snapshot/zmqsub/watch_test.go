@@ -46,7 +46,7 @@ func (g *fakeGauge) trim() {
 	g.free = 0
 }
 
-func (g *fakeGauge) received() (map[netip.AddrPort]uint64, error) {
+func (g *fakeGauge) read() (map[netip.AddrPort]uint64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.audits++
@@ -68,8 +68,8 @@ func (g *fakeGauge) passLocked() {
 	g.asked = now
 }
 
-// connect makes a connection that has received so many bytes and receives so
-// many a second from now on.
+// connect makes a connection that so many bytes have been read from, and so many
+// a second are from now on.
 func (g *fakeGauge) connect(endpoint string, already, rate uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,7 +200,7 @@ func TestMemoryThatIsOthersIsAuditedOnce(t *testing.T) {
 			before, _ := g.counts()
 			time.Sleep(5 * time.Second)
 			if after, _ := g.counts(); after-before != 2*len(audits) {
-				t.Errorf("received was asked %d times", after-before)
+				t.Errorf("read was asked %d times", after-before)
 			}
 		}
 		g.grow(-5 * growth)

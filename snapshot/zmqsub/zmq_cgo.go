@@ -35,6 +35,11 @@ type zmqBus struct {
 }
 
 func openBus(c Config) (bus, error) {
+	if c.Curve != nil {
+		if err := c.Curve.complete(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, err := zmq.NewContext()
 	if err != nil {
 		return nil, limited("ZeroMQ context", err)
@@ -129,7 +134,7 @@ func (p *zmqPort) open(sub *subscription) (source, error) {
 	if err != nil {
 		return nil, limited("SUB socket", err)
 	}
-	if err := p.bus.configure(soc); err != nil {
+	if err := p.bus.configure(soc, sub); err != nil {
 		soc.Close()
 		return nil, err
 	}
@@ -140,12 +145,9 @@ func (p *zmqPort) open(sub *subscription) (source, error) {
 	return &zmqSource{port: p, soc: soc}, nil
 }
 
-func (b *zmqBus) configure(soc *zmq.Socket) error {
+func (b *zmqBus) configure(soc *zmq.Socket, sub *subscription) error {
 	c := &b.config
-	for _, option := range []struct {
-		name string
-		err  error
-	}{
+	options := []option{
 		{"LINGER", soc.SetLinger(0)},
 		{"IPV6", soc.SetIpv6(true)}, // per socket; without it an IPv6 peer is never reached
 		{"RCVHWM", soc.SetRcvhwm(receiveQueue)},
@@ -157,13 +159,52 @@ func (b *zmqBus) configure(soc *zmq.Socket) error {
 		{"HEARTBEAT_TIMEOUT", soc.SetHeartbeatTimeout(c.HeartbeatTimeout)},
 		{"CONNECT_TIMEOUT", soc.SetConnectTimeout(c.ConnectTimeout)},
 		{"HANDSHAKE_IVL", soc.SetHandshakeIvl(c.ConnectTimeout)},
-		{"RECONNECT_IVL", soc.SetReconnectIvl(min(reconnectFirst, c.ReconnectMax))},
+		{"RECONNECT_IVL", soc.SetReconnectIvl(c.reconnectAfter(sub.attempt))},
 		{"RECONNECT_IVL_MAX", soc.SetReconnectIvlMax(c.ReconnectMax)},
 		{"SUBSCRIBE", soc.SetSubscribe("")},
-	} {
-		if option.err != nil {
-			return fmt.Errorf("zmqsub: socket option %s: %w", option.name, option.err)
+	}
+	if keys := c.Curve; keys != nil {
+		options = append(options,
+			option{"CURVE_SERVERKEY", soc.SetCurveServerkey(sub.serverKey)},
+			option{"CURVE_PUBLICKEY", soc.SetCurvePublickey(keys.PublicKey)},
+			option{"CURVE_SECRETKEY", soc.SetCurveSecretkey(keys.SecretKey)},
+		)
+	}
+	for _, o := range options {
+		if o.err != nil {
+			return fmt.Errorf("zmqsub: socket option %s: %w", o.name, o.err)
 		}
+	}
+	return nil
+}
+
+// option is a socket option, and what came of setting it.
+type option struct {
+	name string
+	err  error
+}
+
+// hasCurve is a variable for tests.
+var hasCurve = zmq.HasCurve
+
+// complete makes the pair of keys that is missing, and checks the one that is not.
+func (c *Curve) complete() (err error) {
+	if !hasCurve() {
+		return ErrNoCurve
+	}
+	if c.SecretKey == "" {
+		c.PublicKey, c.SecretKey, err = zmq.NewCurveKeypair()
+		if err != nil {
+			return fmt.Errorf("zmqsub: making a pair of keys: %w", err)
+		}
+		return nil
+	}
+	public, err := zmq.AuthCurvePublic(c.SecretKey)
+	if err != nil {
+		return fmt.Errorf("zmqsub: deriving the public key: %w", err)
+	}
+	if public != c.PublicKey {
+		return &KeyError{Key: "PublicKey", Problem: "is not that of SecretKey"}
 	}
 	return nil
 }

@@ -66,6 +66,12 @@ func publish(t testing.TB, ctx *zmq.Context, endpoint string) *publisher {
 // publishQueue binds a publisher with the given send high-water mark.
 func publishQueue(t testing.TB, ctx *zmq.Context, endpoint string, queue int) *publisher {
 	t.Helper()
+	return publishWith(t, ctx, endpoint, queue, func(*zmq.Socket) error { return nil })
+}
+
+// publishWith binds a publisher with options of its own.
+func publishWith(t testing.TB, ctx *zmq.Context, endpoint string, queue int, options func(*zmq.Socket) error) *publisher {
+	t.Helper()
 	soc, err := ctx.NewSocket(zmq.XPUB)
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +80,7 @@ func publishQueue(t testing.TB, ctx *zmq.Context, endpoint string, queue int) *p
 	t.Cleanup(p.close)
 	for _, err := range []error{
 		soc.SetLinger(0), soc.SetSndhwm(queue), soc.SetIpv6(strings.Contains(endpoint, "[")), soc.SetXpubVerbose(1), soc.SetRcvtimeo(patience),
+		options(soc),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -541,6 +548,13 @@ func forward(from, to net.Conn, frozen *atomic.Bool) {
 			return
 		}
 	}
+}
+
+// connections is how many there have been.
+func (p *proxy) connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
 }
 
 func (p *proxy) freeze() {
