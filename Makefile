@@ -13,7 +13,7 @@ TESTFLAGS ?=
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 
-.PHONY: help deps demo ranks lab test bench fuzz conformance lint fmt tidy ci
+.PHONY: help deps demo ranks lab test chaos bench fuzz conformance lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,10 @@ test: deps ## run all tests of all modules
 	race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; else echo 'no race detector here: testing without it'; fi; \
 	.ci/each go test $$race $(TESTFLAGS) ./...
 
+chaos: deps ## run a gateway on a network that fails in every way (Linux)
+	@race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; fi; \
+	cd chaos && go test $$race -tags=chaos -timeout=5m $(TESTFLAGS) ./...
+
 bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG)
 
@@ -49,8 +53,8 @@ conformance: deps ## run the engines' own publishers and encoders against this l
 
 lint: deps ## check formatting, go vet and staticcheck
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && if [ -n "$$unformatted" ]; then echo 'not formatted (make fmt):'; echo "$$unformatted"; exit 1; fi
-	@.ci/each go vet -tags=conformance ./...
-	@.ci/each $(STATICCHECK) -tags=conformance ./...
+	@.ci/each go vet -tags=conformance,chaos ./...
+	@.ci/each $(STATICCHECK) -tags=conformance,chaos ./...
 
 fmt: ## format all Go files
 	git ls-files -z '*.go' | xargs -0 gofmt -w
