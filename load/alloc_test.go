@@ -1,6 +1,10 @@
 package load
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
 
 // wantAllocs asserts how often f allocates. The race detector allocates by itself.
 func wantAllocs(t *testing.T, what string, want float64, f func()) {
@@ -27,7 +31,10 @@ func TestReadingsCostNoAllocation(t *testing.T) {
 			d, _ := e.DepthNow()
 			n, _ := e.InFlight()
 			r, _ := e.Report(0)
-			depth += d + n + e.Own().Unstarted + r.Running + e.OwnAtReport() + int64(v.Age(e))
+			all, _ := e.Totals()
+			rank, _ := e.RankTotals(0)
+			depth += d + n + e.Own().Unstarted + r.Running + e.OwnAtReport() + int64(v.Age(e)) + int64(e.Why())
+			depth += all.Running + rank.Running + e.Worker().Count().InFlight() + e.Worker().CountOn(0).PendingTokens()
 		}
 		trusted, sum, _ := v.Trusted()
 		at, _ := v.Position(w)
@@ -54,6 +61,24 @@ func TestARequestCostsTheBooksNoAllocation(t *testing.T) {
 		if !ok {
 			t.Fatal("refused")
 		}
+		k.Done()
+	})
+	var told atomic.Int64
+	hear := func(_ *Worker, took time.Duration, note uint64) { told.Add(int64(took) + int64(note)) }
+	watch := &Watch{FirstToken: hear, Done: hear}
+	v := table.View()
+	wantAllocs(t, "a reservation that somebody watches, with all its marks", 0, func() {
+		k := v.Reserve(w, Booking{Rank: 0, PromptTokens: 100, Watch: watch, Note: 1})
+		k.Dispatched()
+		k.FirstToken()
+		k.Done()
+	})
+	wantAllocs(t, "a conditional reservation that somebody watches", 0, func() {
+		k, ok := v.ReserveIf(w, w.Count().Seen(), Booking{Rank: NoRank, PromptTokens: 100, Watch: watch, Note: 1})
+		if !ok {
+			t.Fatal("refused")
+		}
+		k.AssumeStarted()
 		k.Done()
 	})
 }

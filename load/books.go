@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // books count this gateway's own requests on a worker, or on one rank of it.
@@ -35,8 +36,9 @@ type Own struct {
 }
 
 // Count is a reading of the books of a worker, or of one rank of it, in numbers that
-// only go up: what has happened since another reading is a difference. It is Own
-// and Seen for who has to be quick.
+// only go up: what has happened since another reading is a difference. A picker
+// that compares many workers reads it once for each. On a rank, a [Worker.ReserveIf]
+// that was refused is one more request that was picked and done at once.
 type Count struct {
 	Picked, Done                uint64 // requests
 	TokensPicked, TokensStarted uint64 // prompt tokens, of the requests picked and of those started
@@ -95,22 +97,34 @@ func (b *books) inFlight() (n int64, seen Seen) {
 	return int64(picked - done), Seen(picked)
 }
 
-// Moment is a moment in the books of a worker, told by how many requests had left
-// for it.
-type Moment struct {
-	left  uint64
-	known bool
+// Moment is a moment in the books of a worker.
+type Moment struct{ *moment }
+
+type moment struct {
+	worker *Worker
+	booked
 }
 
 // Moment returns the present moment in the worker's books.
-func (w *Worker) Moment() Moment { return Moment{w.books.left.Load(), true} }
+func (w *Worker) Moment() Moment { return Moment{&moment{w, w.books.booked(false)}} }
 
-// sinceReport bounds the requests that a report cannot have counted, given what
-// had left when it came: those picked that had not left by then, and in no case
-// more than are in flight.
-func (b *books) sinceReport(leftAtReport uint64) (since int64, seen Seen) {
+// booked is what some books said at one moment.
+type booked struct {
+	counted uint64 // requests that a report of then is taken to count; see books.counted
+	tokens  uint64 // prompt tokens of all that had been picked
+	Own
+}
+
+func (b *books) booked(owned bool) booked {
+	counted := b.counted(owned) // first, so that it is rather too few
+	return booked{counted, b.tokensPicked.Load(), b.read()}
+}
+
+// sinceReport bounds the requests that a report cannot have counted, given how many
+// it is taken to count: those picked besides, and in no case more than are in flight.
+func (b *books) sinceReport(counted uint64) (since int64, seen Seen) {
 	inFlight, seen := b.inFlight()
-	return min(int64(uint64(seen)-leftAtReport), inFlight), seen
+	return min(int64(uint64(seen)-counted), inFlight), seen
 }
 
 // counted is how many requests a report that comes now is taken to count: those that
@@ -150,27 +164,37 @@ func (b *books) addTokens(tokens uint64) {
 	}
 }
 
-// A flight is the shared part of the copies of one Ticket. word holds what has
-// been marked, the rank that a connector gave a request without one, and above
-// that the flight's generation: ending a flight starts the next generation, so
-// that an old ticket finds nothing to mark. All in one word, so that each mark is
-// booked on the rank either by itself or by whoever gives it the rank. Flights are
-// pooled.
+// A flight is the shared part of the copies of one Ticket. Flights are pooled.
 type flight struct {
-	word atomic.Uint64
+	*stub
 
 	// The id under which a connector holds it, guarded by that connector's mu. A held
 	// flight goes back to the pool after the connector has let go.
 	id string
 
-	// Of the flight's generation, if that is still the ticket's after they were read.
-	watch  atomic.Pointer[Watch] // nil: nobody wants to know
+	// Set before a ticket is handed out, while tickets of earlier generations may read
+	// them.
+	watch  atomic.Pointer[Watch] // nil: nobody wants to know, and the rest means nothing
 	picked atomic.Int64          // when, on the clock of the table
 	note   atomic.Uint64
+}
 
-	// For the finalizer alone, which runs when no ticket is left to race with.
-	// Its flight is nil: a cycle would keep the finalizer from running.
-	ticket Ticket
+// A stub is what is left of a flight once nobody holds a ticket of it any more. It is
+// an object of its own that leads to no other but weakly: the garbage collector never
+// finds a flight that its stub leads back to, and much of what a flight is about may
+// hold tickets, such as a policy, whose watch it has, or a simulation, whose clock
+// its table has.
+type stub struct {
+	// word holds what has been marked, the rank that a connector gave a request
+	// without one, and above that the flight's generation: ending a flight starts
+	// the next generation, so that an old ticket finds nothing to mark. All in one
+	// word, so that each mark is booked on the rank either by itself or by whoever
+	// gives it the rank.
+	word atomic.Uint64
+
+	// For abandoned alone, which is called when no ticket is left to race with.
+	worker  weak.Pointer[Worker]
+	request request
 }
 
 const (
@@ -184,13 +208,34 @@ const (
 	flightState      = flightGeneration - 1 // all that ends with a generation
 )
 
-// Watch is told of the requests that were reserved with it. Its functions, of which
-// any may be nil, are called from wherever a ticket is made and marked, and must
-// not block. note is what the reservation was given.
+// Watch is told of the requests that are reserved with it: see [Booking]. Its
+// functions, either of which may be nil, are called at most once for a request, by
+// whoever marks or ends it, with no lock held. They must not block. The times are counted
+// from the view that the request was picked by.
 type Watch struct {
-	Reserved   func(t Ticket, at time.Duration, note uint64)        // at is the time of the view
-	FirstToken func(w *Worker, wait time.Duration, note uint64)     // from the pick to the first token
-	Done       func(w *Worker, response time.Duration, note uint64) // from the pick to the end, of a request that has begun
+	// FirstToken is called when the first token is marked.
+	FirstToken func(w *Worker, wait time.Duration, note uint64)
+
+	// Done is called at the end of a request whose answer had begun, or was taken to
+	// have: by AssumeStarted. Where different goroutines mark the two, it may be
+	// called first. It is not for a ticket that was dropped, whose end nobody saw.
+	Done func(w *Worker, response time.Duration, note uint64)
+}
+
+// watched is what its watch is to be told of a flight.
+type watched struct {
+	watch *Watch
+	since int64
+	note  uint64
+}
+
+// watched is of a ticket's generation where a mark that follows finds that alive, and
+// for whoever has ended it, until the flight is put back.
+func (f *flight) watched() watched {
+	if watch := f.watch.Load(); watch != nil {
+		return watched{watch, f.picked.Load(), f.note.Load()}
+	}
+	return watched{}
 }
 
 var flights sync.Pool
@@ -199,18 +244,18 @@ func newFlight() *flight {
 	if f, ok := flights.Get().(*flight); ok {
 		return f
 	}
-	f := new(flight)
-	// A ticket that nobody holds any more and that was never done is a leak in
-	// the host. The count would stay wrong for the life of the process and the
-	// worker look busier than it is, so it is released and reported instead.
-	runtime.SetFinalizer(f, func(f *flight) {
-		if f.word.Load()&flightActive != 0 {
-			t := f.ticket
-			t.flight = f
-			t.release(true)
-		}
-	})
+	f := &flight{stub: new(stub)}
+	runtime.AddCleanup(f, (*stub).abandoned, f.stub)
 	return f
+}
+
+// abandoned releases a ticket that nobody holds any more, if it was never done. That is
+// a leak in the host. The count would stay wrong for the life of the process and
+// the worker look busier than it is, so it is released and reported instead.
+func (s *stub) abandoned() {
+	if w := s.worker.Value(); w != nil {
+		Ticket{&flight{stub: s}, s.word.Load() &^ flightState, w, s.request}.release(true)
+	}
 }
 
 // Ticket stands for one request in flight on one worker. It is handed out by a
@@ -251,14 +296,18 @@ func (r request) tokens() uint64 { return uint64(r >> requestRankBits) }
 
 func (r request) rank() int { return int(r&(1<<requestRankBits-1)) - 1 }
 
-func newTicket(w *Worker, r request, watch *Watch) Ticket {
+func newTicket(w *Worker, r request, b *Booking, now int64) Ticket {
 	f := newFlight()
-	if f.watch.Load() != watch { // hardly ever: storing costs more than looking
-		f.watch.Store(watch)
+	if f.watch.Load() != b.Watch { // hardly ever: storing costs more than looking
+		f.watch.Store(b.Watch)
+	}
+	if b.Watch != nil {
+		f.picked.Store(now)
+		f.note.Store(b.Note)
 	}
 	word := f.word.Load() | flightActive
 	generation := word &^ flightState
-	f.ticket = Ticket{nil, generation, w, r}
+	f.worker, f.request = w.self, r
 	f.word.Store(word)
 	return Ticket{f, generation, w, r}
 }
@@ -332,15 +381,16 @@ func (t Ticket) FirstToken() {
 	if t.flight == nil {
 		return
 	}
-	watch, picked, note := t.flight.watch.Load(), t.flight.picked.Load(), t.flight.note.Load()
-	if set := t.mark(flightLeft | flightStarted); set&flightStarted != 0 && watch != nil && watch.FirstToken != nil {
-		watch.FirstToken(t.worker, time.Duration(t.worker.table.now()-picked), note)
+	told := t.flight.watched()
+	if set := t.mark(flightLeft | flightStarted); set&flightStarted != 0 && told.watch != nil && told.watch.FirstToken != nil {
+		told.watch.FirstToken(t.worker, t.worker.since(told.since), told.note)
 	}
 }
 
 // AssumeStarted marks that the engine must have begun to answer by now, though nobody
-// sees it: the answer comes in one piece, and its first byte is no first token. No
-// watch is told of that one, nor of this.
+// sees it: the answer comes in one piece, whose first byte is no first token. So no
+// watch is told of a first token, neither now nor then. It is a guess of whoever
+// picked: that the request has left remains for the host to mark, which knows.
 func (t Ticket) AssumeStarted() { t.mark(flightStarted) }
 
 // apply books flags on the worker and, if there is one, on the rank.
@@ -370,23 +420,43 @@ func (t Ticket) Done() {
 	if t.flight == nil {
 		return
 	}
-	if held := t.release(false); held {
+	held, end := t.release(false)
+	if held {
 		if c := t.worker.connector.Load().Value(); c != nil {
 			c.ticketDone(t)
 			flights.Put(t.flight)
 		}
 	}
+	end.tell()
 }
 
-// release ends the flight. It reports whether this call did, of one that a connector
-// holds: then the caller has to tell the connector, and to give the flight back.
-func (t Ticket) release(leaked bool) (held bool) {
+// ending is the end of a request that somebody wants to be told of. The zero ending
+// is not.
+type ending struct {
+	watch    *Watch
+	worker   *Worker
+	response time.Duration
+	note     uint64
+}
+
+// tell comes last of all that an end brings about, and with no lock held: a watch
+// that panics must leave nothing undone, and one that reserves or releases must not
+// wait for itself.
+func (e ending) tell() {
+	if e.watch != nil {
+		e.watch.Done(e.worker, e.response, e.note)
+	}
+}
+
+// release ends the flight. held reports whether this call did, of one that a connector
+// holds: then the caller has to tell the connector, and to give the flight back. In
+// any case the caller has to tell the watch.
+func (t Ticket) release(leaked bool) (held bool, end ending) {
 	var word uint64
-	watch, picked, note := t.flight.watch.Load(), t.flight.picked.Load(), t.flight.note.Load()
 	for {
 		word = t.flight.word.Load()
 		if !t.live(word) {
-			return false
+			return false, ending{}
 		}
 		if t.flight.word.CompareAndSwap(word, t.generation+flightGeneration) {
 			break
@@ -398,14 +468,14 @@ func (t Ticket) release(leaked bool) (held bool) {
 	if rank != nil {
 		rank.finish(leaked)
 	}
-	held = word&flightHeld != 0
-	if watch != nil && watch.Done != nil && word&flightStarted != 0 && !leaked {
-		watch.Done(t.worker, time.Duration(t.worker.table.now()-picked), note)
+	if told := t.flight.watched(); told.watch != nil && told.watch.Done != nil && word&flightStarted != 0 {
+		end = ending{told.watch, t.worker, t.worker.since(told.since), told.note}
 	}
-	if !leaked && !held { // a finalized flight is on its way out
+	held = word&flightHeld != 0
+	if !leaked && !held { // one that was leaked is on its way out
 		flights.Put(t.flight)
 	}
-	return held
+	return held, end
 }
 
 func (b *books) finish(leaked bool) {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -21,7 +23,7 @@ func countsOf(b *books) counts {
 }
 
 func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
-	sent, first, done := Ticket.Dispatched, Ticket.FirstToken, Ticket.Done
+	sent, first, assumed, done := Ticket.Dispatched, Ticket.FirstToken, Ticket.AssumeStarted, Ticket.Done
 	const tokens = 40
 	for _, tt := range []struct {
 		name  string
@@ -41,6 +43,13 @@ func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
 		{"done after all", []func(Ticket){sent, first, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
 		{"the first token after done", []func(Ticket){done, first}, counts{1, 1, 1, 1, tokens, tokens, 0}},
 		{"sent after done", []func(Ticket){first, done, sent, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"taken to have started, and nobody says that it was sent", []func(Ticket){assumed, assumed}, counts{1, 0, 1, 0, tokens, tokens, 0}},
+		{"taken to have started, when it was sent", []func(Ticket){sent, assumed}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"sent after it was taken to have started", []func(Ticket){assumed, sent}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"the first token after that adds that it was sent", []func(Ticket){assumed, first}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"the first token before that", []func(Ticket){first, assumed}, counts{1, 1, 1, 0, tokens, tokens, 0}},
+		{"done after that", []func(Ticket){assumed, done}, counts{1, 1, 1, 1, tokens, tokens, 0}},
+		{"done before that", []func(Ticket){done, assumed}, counts{1, 1, 1, 1, tokens, tokens, 0}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			table, _ := newTestTable()
@@ -58,13 +67,18 @@ func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
 			if got := countsOf(w.rankBook(0)); got != (counts{}) {
 				t.Errorf("the other rank's books are %+v", got)
 			}
+			reading := Count{tt.want.picked, tt.want.done, tt.want.tokensPicked, tt.want.tokensStarted}
+			if w.Count() != reading || w.CountOn(1) != reading || w.CountOn(0) != (Count{}) {
+				t.Errorf("the counts are %+v, of rank 1 %+v and of rank 0 %+v, want %+v, %[4]v and none", w.Count(), w.CountOn(1), w.CountOn(0), reading)
+			}
 			want := Own{
 				InFlight:      int64(tt.want.picked - tt.want.done),
 				Unstarted:     int64(tt.want.picked - tt.want.started),
 				PendingTokens: int64(tt.want.tokensPicked - tt.want.tokensStarted),
 			}
-			if got := w.Own(); got != want || w.InFlight() != want.InFlight || entry(t, w).Own() != want {
-				t.Errorf("it has %+v, want %+v", got, want)
+			if got := w.Own(); got != want || w.InFlight() != want.InFlight || entry(t, w).Own() != want ||
+				reading.InFlight() != want.InFlight || reading.PendingTokens() != want.PendingTokens {
+				t.Errorf("it has %+v, by its count %d and %d, want %+v", got, reading.InFlight(), reading.PendingTokens(), want)
 			}
 			if st := w.Status(); st.InFlight != want.InFlight || st.Unstarted != want.Unstarted || st.PendingTokens != want.PendingTokens ||
 				st.Picked != 1 || st.Leaked != 0 || st.Ranks[1].InFlight != want.InFlight || st.Ranks[0].InFlight != 0 {
@@ -77,6 +91,7 @@ func TestMarksCountOnceWhateverTheirOrderAndHoweverOften(t *testing.T) {
 func TestTheZeroTicketIsInert(t *testing.T) {
 	var k Ticket
 	k.Dispatched()
+	k.AssumeStarted()
 	k.FirstToken()
 	k.Done()
 	k.Done()
@@ -107,7 +122,7 @@ func TestMarksOfOneTicketFromManyGoroutinesCountOnce(t *testing.T) {
 		start := make(chan struct{})
 		var all sync.WaitGroup
 		for g := range goroutines {
-			marks := []func(){k.Dispatched, k.FirstToken, k.Done}
+			marks := []func(){k.Dispatched, k.FirstToken, k.AssumeStarted, k.Done}
 			rnd := rand.New(rand.NewPCG(uint64(round), uint64(g)))
 			rnd.Shuffle(len(marks), func(i, j int) { marks[i], marks[j] = marks[j], marks[i] })
 			all.Go(func() {
@@ -179,6 +194,7 @@ func TestAStaleTicketCannotTouchTheRequestThatHasItsFlightNow(t *testing.T) {
 		}
 		before := countsOf(&w.books)
 		old.Dispatched()
+		old.AssumeStarted()
 		old.FirstToken()
 		old.Done()
 		if got := countsOf(&w.books); got != before {
@@ -275,6 +291,12 @@ func TestWhatIsInFlightIsNeverReadAsNegative(t *testing.T) {
 				t.Errorf("own %+v, in flight %d, depth %d", own, n, depth)
 				return
 			}
+			for _, c := range []Count{w.Count(), w.CountOn(0)} {
+				if c.InFlight() < 0 || c.PendingTokens() < 0 {
+					t.Errorf("%+v: %d in flight, with %d tokens", c, c.InFlight(), c.PendingTokens())
+					return
+				}
+			}
 		}
 	})
 	writers.Wait()
@@ -282,6 +304,42 @@ func TestWhatIsInFlightIsNeverReadAsNegative(t *testing.T) {
 	readers.Wait()
 	if got := w.Own(); got != (Own{}) {
 		t.Errorf("it ends with %+v", got)
+	}
+}
+
+func TestAReaderThatIsInterruptedReadsNothingNegative(t *testing.T) {
+	// On one processor, whoever is interrupted between two of its readings resumes
+	// after many requests have come and gone.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{})
+	var stop atomic.Bool
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for !stop.Load() {
+			for range 100 {
+				k := w.Reserve(0, 5)
+				k.FirstToken()
+				k.Done()
+			}
+			runtime.Gosched()
+		}
+	})
+	defer writer.Wait()
+	defer stop.Store(true)
+	for what, read := range map[string]func() (int64, int64){
+		"the count":         func() (int64, int64) { c := w.Count(); return c.InFlight(), c.PendingTokens() },
+		"the rank's count":  func() (int64, int64) { c := w.CountOn(0); return c.InFlight(), c.PendingTokens() },
+		"what it has":       func() (int64, int64) { own := w.Own(); return own.InFlight, min(own.Unstarted, own.PendingTokens) },
+		"what is in flight": func() (int64, int64) { return w.InFlight(), 0 },
+	} {
+		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+			for range 10_000 {
+				if n, rest := read(); n < 0 || rest < 0 {
+					t.Fatalf("%s: %d in flight, %d of which is to start", what, n, rest)
+				}
+			}
+		}
 	}
 }
 
@@ -353,6 +411,32 @@ func TestAConditionalReservationFailsIfAnotherCameFirst(t *testing.T) {
 		t.Fatal("a fresh moment is refused")
 	}
 	again.Done()
+}
+
+func TestACountIsAMomentForAConditionalReservation(t *testing.T) {
+	table, _ := newTestTable()
+	w, _ := advertised(t, table, "a", Report{}, Report{})
+	before := w.Count()
+	k, ok := w.ReserveIf(before.Seen(), 1, 10)
+	if !ok {
+		t.Fatal("refused with nobody else about")
+	}
+	if _, ok := w.ReserveIf(before.Seen(), 1, 10); ok {
+		t.Fatal("reserved twice at one moment")
+	}
+	// The refused one came and went on its rank, and was never on the worker.
+	if got, want := w.Count(), (Count{Picked: 1, TokensPicked: 10}); got != want {
+		t.Errorf("the worker's count is %+v, want %+v", got, want)
+	}
+	if got, want := w.CountOn(1), (Count{2, 1, 20, 10}); got != want {
+		t.Errorf("the rank's count is %+v, want %+v", got, want)
+	}
+	for _, rank := range []int{0, NoRank, 2, math.MinInt, math.MaxInt} {
+		if got := w.CountOn(rank); got != (Count{}) {
+			t.Errorf("the count of rank %d is %+v", rank, got)
+		}
+	}
+	k.Done()
 }
 
 func TestAConditionalReservationOutlivesMarksOfOthers(t *testing.T) {
@@ -486,6 +570,7 @@ func TestWhatIsSentWhileAnEngineIsBeingAskedIsCountedOnTopOfItsAnswer(t *testing
 	table, clock := newTestTable()
 	w := table.Add("a", "")
 	f := w.Advertise(1)
+	first := w.Moment()
 	before := reserve(t, w, NoRank, 0)
 	before.Dispatched()
 	asked, at := f.Moment(), clock.now()
@@ -499,15 +584,18 @@ func TestWhatIsSentWhileAnEngineIsBeingAskedIsCountedOnTopOfItsAnswer(t *testing
 	if got := depthNow(t, w); got != 2 {
 		t.Errorf("both in the answer is %d, want 2", got)
 	}
-	// A moment of long ago, of another worker or of the future does no harm.
-	for name, moment := range map[string]Moment{
-		"from the beginning": {known: true},
-		"of the future":      {left: math.MaxUint64, known: true},
-		"of another worker":  table.Add("b", "").Moment(),
-	} {
-		mustPut(t, f, 0, Report{Running: 2, Asked: moment, Source: SourcePoll})
-		if got := depthNow(t, w); got < 2 || got > 4 {
-			t.Errorf("a moment %s: 2 reported and 2 in flight make %d", name, got)
+	mustPut(t, f, 0, Report{Running: 2, Asked: first, Source: SourcePoll})
+	if got := depthNow(t, w); got != 4 {
+		t.Errorf("two in an answer to a question of before both is %d, want 4", got)
+	}
+	// That of another worker says nothing, nor does that of an earlier incarnation.
+	old := table.Add("b", "")
+	for name, other := range map[string]Moment{"": {}, "of another worker": w.Moment(), "of an earlier incarnation": old.Moment()} {
+		b, fb := advertised(t, table, "b", Report{Running: 1})
+		reserve(t, b, NoRank, 30).Dispatched()
+		mustPut(t, fb, 0, Report{Running: 1, Asked: other, Source: SourcePush})
+		if got, own := depthNow(t, b), entry(t, b).OwnAtReport(); got != 1 || own != 1 {
+			t.Errorf("with a moment %s, the depth is %d and there were %d at the report, want 1 and 1", name, got, own)
 		}
 	}
 }

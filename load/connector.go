@@ -71,7 +71,8 @@ type Connector struct {
 	next     int // rank whose turn it is among equals
 	dead     error
 	stats    connectorStats
-	ended    []held // scratch of Observe
+	ended    []held   // scratch of Observe
+	untold   []ending // ends that watches are to be told of; see unlock
 }
 
 // held is a request in flight.
@@ -133,9 +134,8 @@ func NewConnector(w *Worker, c ConnectorConfig) (*Connector, error) {
 	}
 	conn.mu.Lock() // nobody can know it yet but who finds it with the worker
 	defer conn.mu.Unlock()
-	// Weak, because the connector holds flights, which have finalizers and know their
-	// worker: a cycle through those would never be collected. A connector that
-	// nobody else has need not be told of anything.
+	// Weak, because a connector that nobody else has need not be told of anything, and
+	// the requests that it holds are as good as dropped: nothing can end them.
 	self := weak.Make(conn)
 	if !w.connector.CompareAndSwap(nil, &self) {
 		return nil, fmt.Errorf("%w: %s has one", ErrConnector, w.id)
@@ -310,7 +310,7 @@ func (c *Connector) unheardLocked(now int64) float64 {
 // not for Observe but for Fail.
 func (c *Connector) Observe(b Batch) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.dead != nil {
 		return fmt.Errorf("%w: %w", ErrDead, c.dead)
 	}
@@ -344,7 +344,7 @@ func (c *Connector) Observe(b Batch) error {
 		err = c.storeLocked(rank, &b)
 	}
 	for i, h := range c.ended {
-		h.end()
+		c.endLocked(h)
 		c.ended[i] = held{}
 		c.silenceLocked(h.rank)
 	}
@@ -412,12 +412,27 @@ func (c *Connector) takeLocked(h held) {
 	c.ranks[h.rank].requests--
 }
 
-// end releases a request that has been taken out. If somebody else has released
+// endLocked releases a request that has been taken out. If somebody else has released
 // its ticket at this moment, the rest is theirs.
-func (h held) end() {
-	if h.ticket.release(false) {
+func (c *Connector) endLocked(h held) {
+	held, end := h.ticket.release(false)
+	if held {
 		h.ticket.flight.id = ""
 		flights.Put(h.ticket.flight)
+	}
+	if end.watch != nil {
+		c.untold = append(c.untold, end)
+	}
+}
+
+// unlock releases mu, and then tells the watches of what has ended: it is for whoever
+// has called endLocked.
+func (c *Connector) unlock() {
+	untold := c.untold
+	c.untold = nil
+	c.mu.Unlock()
+	for _, end := range untold {
+		end.tell()
 	}
 }
 
@@ -446,14 +461,14 @@ func (c *Connector) Abort(id string) bool { return c.release(id, Ticket{}, &c.st
 // request: the id may have been used again.
 func (c *Connector) release(id string, t Ticket, count *uint64) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	h, ok := c.requests[id]
 	if !ok || (t != Ticket{} && h.ticket != t) {
 		return false
 	}
 	c.takeLocked(h)
 	*count++
-	h.end()
+	c.endLocked(h)
 	c.silenceLocked(h.rank)
 	return true
 }
@@ -469,7 +484,7 @@ func (c *Connector) Fail(cause error) (ids []string) {
 		cause = errors.New("no cause given")
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.dead != nil {
 		return nil
 	}
@@ -479,7 +494,7 @@ func (c *Connector) Fail(cause error) (ids []string) {
 	for id, h := range c.requests {
 		c.takeLocked(h)
 		c.stats.Failed++
-		h.end()
+		c.endLocked(h)
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)

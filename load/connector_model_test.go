@@ -26,6 +26,10 @@ type groupRequest struct {
 
 	ticket      Ticket
 	reservation Reservation
+
+	watched         bool
+	picked          time.Duration
+	told, wantsTold []told
 }
 
 // groupRank is what is known of one rank.
@@ -35,9 +39,11 @@ type groupRank struct {
 	quiet            bool   // because none of our requests is left there
 	running, waiting int64  // what it said
 	received         int64
-	sent             int   // requests sent to the worker by then
-	counted          int64 // requests of the rank that it is taken to count
-	own              int64 // of those, in flight then
+	sent             int         // requests sent to the worker by then
+	counted          int64       // requests of the rank that it is taken to count
+	own              int64       // of those, in flight then
+	by               modelMoment // on the worker, likewise
+	onRank           modelMoment
 	reports          uint64
 	flawed           uint64
 	silenced         uint64
@@ -88,6 +94,17 @@ func (g *groupModel) own(on func(rank int) bool) (own Own) {
 	return own
 }
 
+// moment is what there had been of our own until now.
+func (g *groupModel) moment(on func(rank int) bool) (at modelMoment) {
+	at.own = g.own(on)
+	for _, r := range g.requests {
+		if on(r.rank) {
+			at.tokens += r.tokens
+		}
+	}
+	return at
+}
+
 func anyRank(int) bool { return true }
 
 func (g *groupModel) onRank(rank int) Own {
@@ -120,8 +137,17 @@ func (g *groupModel) known(rank int) int64 {
 	return g.count(func(r *groupRequest) bool { return r.held && r.rank == rank })
 }
 
-func (g *groupModel) end(r *groupRequest) {
+func (g *groupModel) end(r *groupRequest, now int64) {
+	if r.started && !r.done {
+		r.wantTold("done", g.c.worker, now)
+	}
 	r.sent, r.started, r.done, r.held = true, true, true, false
+}
+
+func (r *groupRequest) wantTold(what string, w *Worker, now int64) {
+	if r.watched {
+		r.wantsTold = append(r.wantsTold, told{what, w, time.Duration(now) - r.picked})
+	}
 }
 
 // settle makes a rank idle on which none of our requests is left. It follows
@@ -199,6 +225,8 @@ type connectorModel struct {
 	clock  *clock
 	groups []*groupModel
 	held   []heldView
+	watch  Watch
+	noted  []*groupRequest // by the note
 	step   int
 	did    string
 
@@ -316,7 +344,13 @@ func (m *connectorModel) least(g *groupModel, scores []float64) int {
 func (m *connectorModel) pick(g *groupModel) {
 	q := &groupRequest{rank: m.rnd.IntN(len(g.ranks)+2) - 1, tokens: m.rnd.Int64N(100)}
 	m.did = fmt.Sprintf("picking rank %d of %s", q.rank, g.id)
-	q.ticket = g.c.worker.Reserve(q.rank, q.tokens)
+	v := m.table.View()
+	booking := Booking{Rank: q.rank, PromptTokens: q.tokens, Note: uint64(len(m.noted))}
+	if q.watched = m.rnd.IntN(4) > 0; q.watched {
+		booking.Watch, q.picked = &m.watch, v.Now()
+		m.noted = append(m.noted, q)
+	}
+	q.ticket = v.Reserve(g.c.worker, booking)
 	if q.rank == len(g.ranks) {
 		q.rank = NoRank
 	}
@@ -365,12 +399,20 @@ func (m *connectorModel) mark(g *groupModel) {
 	if q.reservation != (Reservation{}) && m.rnd.IntN(2) == 0 {
 		marked = q.reservation.Ticket
 	}
-	if m.rnd.IntN(2) == 0 {
+	switch m.rnd.IntN(5) {
+	case 0, 1:
 		m.did = "Dispatched on " + g.id
 		marked.Dispatched()
 		q.sent = true
-	} else {
+	case 2:
+		m.did = "AssumeStarted on " + g.id
+		marked.AssumeStarted()
+		q.started = true
+	default:
 		m.did = "FirstToken on " + g.id
+		if !q.started {
+			q.wantTold("first token", g.c.worker, m.now())
+		}
 		marked.FirstToken()
 		q.sent, q.started = true, true
 	}
@@ -408,7 +450,7 @@ func (m *connectorModel) release(g *groupModel) {
 	case 4:
 		q.ticket.Done()
 		if !ends {
-			g.end(q)
+			g.end(q, m.now())
 		}
 	}
 	if got != ends {
@@ -416,7 +458,7 @@ func (m *connectorModel) release(g *groupModel) {
 	}
 	if ends {
 		*count++
-		g.end(q)
+		g.end(q, m.now())
 		g.settle(q.rank)
 	}
 }
@@ -549,6 +591,7 @@ func (m *connectorModel) observe(g *groupModel) {
 	// First its load, then the requests that it ends: whoever ends with it is in the
 	// load, and has no part in what is left.
 	sent, counted := g.sent(), g.counted(rank)
+	by, onRank := g.moment(anyRank), g.moment(func(r int) bool { return r == rank })
 	var over []*groupRequest
 	for _, id := range ids {
 		if q := g.find(id); q != nil {
@@ -595,6 +638,7 @@ func (m *connectorModel) observe(g *groupModel) {
 		s.running, s.waiting = b.Load.Running, b.Load.Waiting
 		s.reported, s.quiet, s.received, s.sent = true, false, received, sent
 		s.counted, s.own = counted, g.onRank(rank).InFlight
+		s.by, s.onRank = by, onRank
 		s.reports++
 		if flawed {
 			s.flawed++
@@ -611,7 +655,7 @@ func (m *connectorModel) observe(g *groupModel) {
 		m.fatalf("the error is %v, and not %v as well", err, b.Err)
 	}
 	for _, q := range over {
-		g.end(q)
+		g.end(q, now)
 	}
 	for _, q := range over {
 		g.settle(q.rank)
@@ -662,7 +706,7 @@ func (m *connectorModel) fail(g *groupModel) {
 	g.failed += uint64(len(ids))
 	for _, q := range g.requests {
 		if q.held {
-			g.end(q)
+			g.end(q, m.now())
 		}
 	}
 	for _, s := range g.ranks { // what it said is of no use any more
@@ -802,6 +846,11 @@ func (m *connectorModel) checkBooks(g *groupModel) {
 			m.fatalf("rank %d of %s has %+v, want %+v", rank, g.id, got, want)
 		}
 	}
+	for _, q := range g.requests {
+		if !slices.Equal(q.told, q.wantsTold) {
+			m.fatalf("the watch of a request on %s was told %+v, want %+v", g.id, q.told, q.wantsTold)
+		}
+	}
 }
 
 // checkConnector compares a connector's own word with the model's.
@@ -843,6 +892,7 @@ func (m *connectorModel) checkConnector(g *groupModel) {
 func (m *connectorModel) checkEntry(v View, e Entry, g *groupModel) {
 	m.t.Helper()
 	m.checkTrust(g, e.Trusted(), g.c.worker.Status().Why)
+	m.checkTotals(e, g)
 	if g.refed {
 		if e.Depth() != 0 || v.Age(e) != 0 {
 			m.fatalf("the old feed of %s has left a depth of %d and an age of %v", g.id, e.Depth(), v.Age(e))
@@ -884,6 +934,35 @@ func (m *connectorModel) checkEntry(v View, e Entry, g *groupModel) {
 	}
 }
 
+// checkTotals compares what the ranks are said to have, together and each.
+func (m *connectorModel) checkTotals(e Entry, g *groupModel) {
+	m.t.Helper()
+	owned := !g.shared && !g.refed
+	totals := func(ranks []*groupRank, own func(*modelReport) modelMoment) (t Totals, ok bool) {
+		var list []*modelReport
+		for _, s := range ranks {
+			if s.reported && !g.refed {
+				list = append(list, &modelReport{s.reads, s.received, s.by, s.onRank})
+			}
+		}
+		if len(list) > 0 {
+			t = totalsOf(list, own)
+		}
+		t.Owned = owned
+		return t, owned || len(list) > 0
+	}
+	got, ok := e.Totals()
+	if want, has := totals(g.ranks, func(r *modelReport) modelMoment { return r.by }); got != want || ok != has {
+		m.fatalf("%s has totals of %+v (%v), want %+v (%v)", g.id, got, ok, want, has)
+	}
+	for rank := range g.ranks {
+		got, ok := e.RankTotals(rank)
+		if want, has := totals(g.ranks[rank:rank+1], func(r *modelReport) modelMoment { return r.onRank }); got != want || ok != has {
+			m.fatalf("rank %d of %s has totals of %+v (%v), want %+v (%v)", rank, g.id, got, ok, want, has)
+		}
+	}
+}
+
 func (m *connectorModel) checkTrust(g *groupModel, trusted bool, why Why) {
 	m.t.Helper()
 	want := g.why(m.now())
@@ -916,6 +995,16 @@ func (m *connectorModel) checkWorker(g *groupModel) {
 		}
 		return
 	}
+	since, first := int64(0), math.MaxInt
+	for _, s := range g.ranks {
+		if s.reported && !g.refed && !(s.quiet && !g.shared) {
+			first = min(first, s.sent)
+			since = min(int64(len(g.requests)-first), ws.InFlight)
+		}
+	}
+	if ws.SinceReport != since {
+		m.fatalf("the status of the worker %s has %d since its reports, want %d", g.id, ws.SinceReport, since)
+	}
 	for rank, s := range g.ranks {
 		rs := ws.Ranks[rank]
 		fresh := !g.shared || s.reported && m.now()-s.received <= int64(testWindow)
@@ -938,6 +1027,13 @@ func runConnectorModel(t *testing.T, seed uint64, steps int) {
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), table: table, clock: clock,
 		errors: make(map[error]int), whys: make(map[Why]int),
 	}
+	tell := func(what string) func(*Worker, time.Duration, uint64) {
+		return func(w *Worker, took time.Duration, note uint64) {
+			q := m.noted[note]
+			q.told = append(q.told, told{what, w, took})
+		}
+	}
+	m.watch = Watch{FirstToken: tell("first token"), Done: tell("done")}
 	for m.step = range steps {
 		m.act()
 		m.check()

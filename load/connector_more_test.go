@@ -265,7 +265,7 @@ func TestADoneThatIsOvertakenEndsOneRequestAndGivesItsFlightBackOnce(t *testing.
 				if _, err := c.Register("a", k); err != nil {
 					t.Fatal(err)
 				}
-				if !k.release(false) {
+				if held, _ := k.release(false); !held {
 					t.Fatal("it was not held")
 				}
 				if err := end(c); err != nil {

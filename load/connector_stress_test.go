@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -24,10 +25,23 @@ func TestConnectorUnderStress(t *testing.T) {
 	c := must(NewConnector(table.Add("group", ""), ConnectorConfig{Ranks: ranks}))
 	other := must(NewConnector(table.Add("other", ""), ConnectorConfig{Ranks: ranks})) // writers of the same table
 
+	var picks, firsts, ends atomic.Int64
+	watch := &Watch{
+		FirstToken: func(*Worker, time.Duration, uint64) { firsts.Add(1) },
+		Done: func(*Worker, time.Duration, uint64) {
+			c.Status() // which takes the lock
+			ends.Add(1)
+		},
+	}
+	pick := func() Ticket {
+		picks.Add(1)
+		return table.View().Reserve(c.worker, Booking{Rank: NoRank, Watch: watch})
+	}
+
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for g := range goroutines {
-		wg.Go(func() { stress(t, c, other, g, stop) })
+		wg.Go(func() { stress(t, c, other, g, pick, stop) })
 	}
 	// Readers of what the writers publish.
 	wg.Go(func() {
@@ -69,6 +83,9 @@ func TestConnectorUnderStress(t *testing.T) {
 			t.Errorf("rank %d ends with %+v, %d ids and %+v in the books", rank, *r, c.ranks[rank].requests, e.OwnOn(rank))
 		}
 	}
+	if n := picks.Load(); n == 0 || firsts.Load() != n || ends.Load() != n {
+		t.Errorf("of %d picks that were watched, %d began and %d ended", n, firsts.Load(), ends.Load())
+	}
 	if depth, _ := e.DepthNow(); depth != 0 || st.Dropped["no_rank"] == 0 {
 		t.Errorf("it ends at depth %d with drops %v", depth, st.Dropped)
 	}
@@ -83,14 +100,20 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-func stress(t *testing.T, c, other *Connector, g int, stop <-chan struct{}) {
+func stress(t *testing.T, c, other *Connector, g int, pick func() Ticket, stop <-chan struct{}) {
 	rng := rand.New(rand.NewPCG(uint64(g), 1))
 	random := func(rank int) Batch {
 		return batch(rank, rng.Int64N(9), rng.Int64N(9), rng.Float64())
 	}
 	for i := 0; !closed(stop); i++ {
 		id := fmt.Sprintf("%d-%d", g, i)
-		r, err := checkedReserve(t, c, id)
+		var r Reservation
+		var err error
+		if i%4 == 3 { // by a selector
+			r, err = c.Register(id, pick())
+		} else {
+			r, err = checkedReserve(t, c, id)
+		}
 		if err != nil {
 			t.Error(err)
 			return

@@ -1129,8 +1129,17 @@ func wantGroupTrusted(t *testing.T, c *Connector, inFlight int64) {
 	}
 }
 
-// A connector holds flights, flights have finalizers, and their tickets know their
-// worker: were it to know its connector, none of them would ever be collected.
+func TestAConnectorThatIsDroppedHasItsRequestsReleased(t *testing.T) {
+	w := NewTable(Config{}).Add("group", "")
+	func() {
+		c := must(NewConnector(w, ConnectorConfig{Ranks: 2}))
+		mustReserve(t, c, "a")
+		mustReserve(t, c, "b")
+	}()
+	collectUntil(t, "released", func() bool { return w.InFlight() == 0 && w.Status().Leaked == 2 })
+}
+
+// The tickets that a connector holds know their worker, and its table.
 func TestAGroupThatIsDroppedWithARequestInFlightIsCollected(t *testing.T) {
 	var collected atomic.Int64
 	const tables = 20

@@ -3,6 +3,8 @@ package load
 import (
 	"runtime"
 	"testing"
+	"time"
+	"weak"
 )
 
 // collectUntil runs the garbage collector until it has had its effect. Finalizers
@@ -89,4 +91,59 @@ func TestATicketThatIsDroppedAfterItsWorkersRemovalHarmsNoNewWorker(t *testing.T
 		t.Errorf("the new worker has %d in flight and %d leaked", again.InFlight(), again.Status().Leaked)
 	}
 	k.Done()
+}
+
+// policy holds the tickets that it has handed out. They lead back to it: by its watch,
+// and by the clock of their table if it is a simulation.
+type policy struct {
+	table   *Table
+	watch   Watch
+	tickets []Ticket
+	told    int
+	elapsed time.Duration
+}
+
+func (p *policy) firstToken(*Worker, time.Duration, uint64) { p.told++ }
+
+func (p *policy) now() time.Time { return clockStart.Add(p.elapsed) }
+
+//go:noinline
+func dropPolicy(table *Table, done bool) weak.Pointer[policy] {
+	p := new(policy)
+	p.watch.FirstToken = p.firstToken
+	if p.table = table; table == nil {
+		p.table = NewTable(Config{Clock: p.now})
+	}
+	w := p.table.Add("a", "")
+	for range 3 {
+		k := p.table.View().Reserve(w, Booking{Rank: NoRank, Watch: &p.watch})
+		k.FirstToken()
+		if p.tickets = append(p.tickets, k); done {
+			k.Done()
+		}
+	}
+	return weak.Make(p)
+}
+
+func TestWhoHoldsTicketsThatLeadBackToHimIsCollectedAllTheSame(t *testing.T) {
+	table, _ := newTestTable()
+	for name, tt := range map[string]struct {
+		table  *Table // nil: one of the policy's own
+		done   bool
+		leaked uint64
+	}{
+		"by their watch, not done":         {table, false, 3},
+		"by their watch, done":             {table, true, 0},
+		"by their table's clock, not done": {nil, false, 0},
+		"by their table's clock, done":     {nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := dropPolicy(tt.table, tt.done)
+			collectUntil(t, "collected", func() bool { return p.Value() == nil })
+			if tt.table != nil {
+				w, _ := tt.table.Worker("a")
+				collectUntil(t, "released", func() bool { return w.InFlight() == 0 && w.books.leaked.Load() == tt.leaked })
+			}
+		})
+	}
 }

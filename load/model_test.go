@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -20,13 +21,31 @@ type modelRequest struct {
 	rank                int // NoRank where the worker had no such rank
 	tokens              int64
 	sent, started, done bool
+	watched             bool
+
+	picked          time.Duration
+	told, wantsTold []told
+}
+
+// told is what a watch was called with.
+type told struct {
+	what string
+	w    *Worker
+	took time.Duration
+}
+
+// modelMoment is what had been done on a worker, or on one rank of it, by then.
+type modelMoment struct {
+	sent   int
+	tokens int64 // of all requests picked
+	own    Own
 }
 
 type modelReport struct {
 	Report
 	received int64
-	sent     int   // requests sent by then, since the worker was added
-	own      int64 // requests in flight then
+	by       modelMoment // on the worker
+	onRank   modelMoment
 }
 
 type modelWorker struct {
@@ -42,6 +61,14 @@ type modelWorker struct {
 	everRanks     int // the highest number of ranks it ever had
 	taken         []uint64
 	requests      []*modelRequest
+	refused       []*modelRequest // by a ReserveIf
+	moments       []askedMoment
+}
+
+// askedMoment is a moment to ask an engine at, and what had been done by then.
+type askedMoment struct {
+	Moment
+	by modelMoment
 }
 
 func (w *modelWorker) count(is func(*modelRequest) bool) (n int64) {
@@ -55,17 +82,89 @@ func (w *modelWorker) count(is func(*modelRequest) bool) (n int64) {
 
 func (w *modelWorker) sent() int { return int(w.count(func(r *modelRequest) bool { return r.sent })) }
 
-func (w *modelWorker) own() (own Own) {
-	for _, r := range w.requests {
+func (w *modelWorker) own() Own { return w.moment(w.requests).own }
+
+func (w *modelWorker) moment(requests []*modelRequest) (at modelMoment) {
+	for _, r := range requests {
+		at.tokens += r.tokens
+		if r.sent {
+			at.sent++
+		}
 		if !r.done {
-			own.InFlight++
+			at.own.InFlight++
 		}
 		if !r.started {
-			own.Unstarted++
-			own.PendingTokens += r.tokens
+			at.own.Unstarted++
+			at.own.PendingTokens += r.tokens
 		}
 	}
-	return own
+	return at
+}
+
+// on lists the requests of a rank, with those that were refused.
+func (w *modelWorker) on(rank int) []*modelRequest {
+	return slices.DeleteFunc(slices.Concat(w.requests, w.refused), func(r *modelRequest) bool { return r.rank != rank })
+}
+
+// count is what some requests make the books say.
+func countOf(requests []*modelRequest) (c Count) {
+	for _, r := range requests {
+		c.Picked++
+		c.TokensPicked += uint64(r.tokens)
+		if r.started {
+			c.TokensStarted += uint64(r.tokens)
+		}
+		if r.done {
+			c.Done++
+		}
+	}
+	return c
+}
+
+// totals is what some reports say together, with what there was of our own.
+func totalsOf(reports []*modelReport, own func(*modelReport) modelMoment) (t Totals) {
+	var queued, capacity []Maybe[int64]
+	var inFlight, unstarted, pending, tokens float64
+	for _, r := range reports {
+		t.Running += r.Running
+		t.Waiting += r.Waiting
+		queued = append(queued, r.WaitingTokens)
+		if r.Source == SourceBatch { // which counts pages
+			capacity = append(capacity, Maybe[int64]{})
+		} else {
+			capacity = append(capacity, r.KVCapacity)
+		}
+		usage, ok := r.KVUsage.Get()
+		if used, c := r.KVUsed.Or(-1), r.KVCapacity.Or(0); !ok && used >= 0 && c > 0 {
+			usage, ok = float64(used)/float64(c), true
+		}
+		if ok && usage >= t.KVUsage.Or(0) {
+			t.KVUsage = Known(usage)
+		}
+		at := own(r)
+		inFlight += float64(at.own.InFlight)
+		unstarted += float64(at.own.Unstarted)
+		pending += float64(at.own.PendingTokens)
+		tokens += float64(at.tokens)
+	}
+	t.WaitingTokens, t.KVTokens = sumOfAll(queued), sumOfAll(capacity)
+	t.At = time.Duration(slices.MinFunc(reports, func(a, b *modelReport) int { return cmp.Compare(a.received, b.received) }).received)
+	n := float64(len(reports))
+	t.Own = Own{int64(math.Round(inFlight / n)), int64(math.Round(unstarted / n)), int64(math.Round(pending / n))}
+	t.OwnTokens = uint64(tokens / n)
+	return t
+}
+
+func sumOfAll(list []Maybe[int64]) Maybe[int64] {
+	var sum int64
+	for _, m := range list {
+		v, ok := m.Get()
+		if !ok {
+			return m
+		}
+		sum += v
+	}
+	return Known(sum)
 }
 
 // reports lists the newest reports of the ranks that have one.
@@ -107,8 +206,8 @@ func (w *modelWorker) oldest() *modelReport {
 // sinceReport is how many requests its reports cannot have counted: all that were
 // picked and had not been sent when the first of those reports came, at most.
 func (w *modelWorker) sinceReport() int64 {
-	first := slices.MinFunc(w.reports(), func(a, b *modelReport) int { return cmp.Compare(a.sent, b.sent) })
-	return min(int64(len(w.requests)-first.sent), w.own().InFlight)
+	first := slices.MinFunc(w.reports(), func(a, b *modelReport) int { return cmp.Compare(a.by.sent, b.by.sent) })
+	return min(int64(len(w.requests)-first.by.sent), w.own().InFlight)
 }
 
 type model struct {
@@ -120,6 +219,8 @@ type model struct {
 	held    []heldView
 	step    int
 	did     string
+	watch   Watch
+	noted   []*modelRequest // by the note
 
 	// What was met on the way: a model that never gets anywhere proves nothing.
 	whys    [Booting + 1]int
@@ -211,10 +312,19 @@ func (m *model) put(w *modelWorker, f *Feed) {
 	switch m.rnd.IntN(12) {
 	case 0:
 		r.KVCapacity = Known[int64](0)
-	case 1:
-		r.KVCapacity = Known[int64](100)
+	case 1, 3, 4, 5, 6:
+		r.KVCapacity = Known[int64](100 + m.rnd.Int64N(100))
 	case 2:
 		r.Running = -1
+	}
+	if m.rnd.IntN(3) > 0 {
+		r.WaitingTokens = Known(m.rnd.Int64N(1000))
+	}
+	switch m.rnd.IntN(3) {
+	case 0:
+		r.KVUsed = Known(m.rnd.Int64N(100))
+	case 1:
+		r.KVUsage = Known(m.rnd.Float64())
 	}
 	now := m.now()
 	received := now
@@ -225,10 +335,16 @@ func (m *model) put(w *modelWorker, f *Feed) {
 	case 1:
 		r.Received = clockStart.Add(time.Duration(now + m.rnd.Int64N(1000)))
 	}
-	sent := w.sent()
-	if m.rnd.IntN(4) == 0 {
-		r.Asked = Moment{left: uint64(m.rnd.IntN(sent + 2)), known: true}
-		sent = min(sent, int(r.Asked.left))
+	by := w.moment(w.requests)
+	switch m.rnd.IntN(8) {
+	case 0, 1:
+		if at, ok := pickOne(m.rnd, w.moments); ok {
+			r.Asked, by = at.Moment, at.by
+		}
+	case 2:
+		if other, ok := m.worker(); ok && other != w {
+			r.Asked = other.w.Moment()
+		}
 	}
 	rank := m.rnd.IntN(max(len(w.ranks), 1)+2) - 1
 
@@ -267,7 +383,7 @@ func (m *model) put(w *modelWorker, f *Feed) {
 		w.ranks, w.taken = append(w.ranks, nil), append(w.taken, 0)
 	}
 	w.everRanks = max(w.everRanks, len(w.ranks))
-	w.ranks[rank] = &modelReport{r, received, sent, w.own().InFlight}
+	w.ranks[rank] = &modelReport{r, received, by, w.moment(w.on(rank))}
 	w.taken[rank]++
 	if received >= w.asideUntil-int64(testWindow) {
 		w.asideUntil = 0
@@ -293,25 +409,46 @@ func (m *model) noFeed(w *modelWorker, why Why) {
 
 func (m *model) reserve(w *modelWorker) {
 	r := &modelRequest{rank: m.rnd.IntN(w.everRanks+3) - 1, tokens: m.rnd.Int64N(100)}
-	m.did = fmt.Sprintf("Reserve(%d) on %s", r.rank, w.id)
-	switch m.rnd.IntN(3) {
-	case 0:
-		_, seen := Entry{w.w.state}.InFlight()
-		ticket, ok := w.w.ReserveIf(seen, r.rank, r.tokens)
-		if !ok {
-			m.fatalf("ReserveIf failed with nobody else about")
-		}
-		if _, ok := w.w.ReserveIf(seen, r.rank, r.tokens); ok {
-			m.fatalf("ReserveIf succeeded a second time")
-		}
-		r.ticket = ticket
-	default:
-		r.ticket = w.w.Reserve(r.rank, r.tokens)
+	m.did = fmt.Sprintf("reserving rank %d on %s", r.rank, w.id)
+	v := m.table.View()
+	if m.rnd.IntN(3) == 0 {
+		m.clock.advance(time.Duration(m.rnd.IntN(10)))
 	}
+	booking := Booking{Rank: r.rank, PromptTokens: r.tokens, Note: uint64(len(m.noted))}
+	if m.rnd.IntN(4) > 0 {
+		booking.Watch, r.picked = &m.watch, v.Now()
+		m.noted = append(m.noted, r)
+	}
+	seen := w.w.Count().Seen()
+	var ok bool
+	switch m.rnd.IntN(6) {
+	case 0:
+		r.ticket, ok = v.ReserveIf(w.w, seen, booking)
+	case 1:
+		booking.Watch = nil
+		r.ticket, ok = w.w.ReserveIf(seen, r.rank, r.tokens)
+	case 2:
+		booking.Watch = nil
+		r.ticket, ok = w.w.Reserve(r.rank, r.tokens), true
+	default:
+		r.ticket, ok = v.Reserve(w.w, booking), true
+	}
+	if !ok {
+		m.fatalf("refused with nobody else about")
+	}
+	r.watched = booking.Watch != nil
 	if r.rank >= w.everRanks {
 		r.rank = NoRank
 	}
 	w.requests = append(w.requests, r)
+	if m.rnd.IntN(3) == 0 {
+		again := *r
+		again.sent, again.started, again.done = true, true, true
+		if _, ok := v.ReserveIf(w.w, seen, booking); ok {
+			m.fatalf("reserved a second time at one moment")
+		}
+		w.refused = append(w.refused, &again)
+	}
 }
 
 func (m *model) mark(w *modelWorker) {
@@ -319,17 +456,32 @@ func (m *model) mark(w *modelWorker) {
 	if !ok {
 		return
 	}
-	switch m.rnd.IntN(3) {
-	case 0:
-		m.did = "Sent on " + w.id
+	tell := func(what string) {
+		if r.watched {
+			r.wantsTold = append(r.wantsTold, told{what, w.w, time.Duration(m.now()) - r.picked})
+		}
+	}
+	switch m.rnd.IntN(8) {
+	case 0, 1:
+		m.did = "Dispatched on " + w.id
 		r.ticket.Dispatched()
 		r.sent = true
-	case 1:
+	case 2, 3:
 		m.did = "FirstToken on " + w.id
+		if !r.started {
+			tell("first token")
+		}
 		r.ticket.FirstToken()
 		r.sent, r.started = true, true
-	case 2:
+	case 4:
+		m.did = "AssumeStarted on " + w.id
+		r.ticket.AssumeStarted()
+		r.started = true
+	default:
 		m.did = "Done on " + w.id
+		if r.started && !r.done {
+			tell("done")
+		}
 		r.ticket.Done()
 		r.sent, r.started, r.done = true, true, true
 	}
@@ -381,6 +533,9 @@ func (m *model) act(names, ranks int) {
 		m.reserve(w)
 	case roll < 95:
 		m.mark(w)
+	default:
+		m.did = "Moment of " + w.id
+		w.moments = append(w.moments, askedMoment{w.w.Moment(), w.moment(w.requests)})
 	}
 	if m.rnd.IntN(3) == 0 {
 		d := time.Duration(m.rnd.Int64N(int64(testWindow) / 20))
@@ -454,8 +609,8 @@ func (m *model) checkEntry(v View, i int, w *modelWorker) {
 	}
 	why := w.whyAt(m.now(), int64(testWindow))
 	m.whys[why]++
-	if e.Trusted() != (why == Trusted) {
-		m.fatalf("%s is trusted %v, want %v", w.id, e.Trusted(), why)
+	if e.Trusted() != (why == Trusted) || e.Why() != why {
+		m.fatalf("%s is trusted %v, %v, want %v", w.id, e.Trusted(), e.Why(), why)
 	}
 	if e.Ranks() != len(w.ranks) || e.Own() != w.own() {
 		m.fatalf("%s has %d ranks and %+v, want %d and %+v", w.id, e.Ranks(), e.Own(), len(w.ranks), w.own())
@@ -468,13 +623,31 @@ func (m *model) checkEntry(v View, i int, w *modelWorker) {
 		if ok && (r.Running != want.Running || r.Waiting != want.Waiting || r.Source != want.Source || r.KVCapacity != want.KVCapacity) {
 			m.fatalf("%s has %+v for rank %d, want %+v", w.id, *r, rank, want.Report)
 		}
+		var totals Totals
+		if want != nil {
+			totals = totalsOf([]*modelReport{want}, func(r *modelReport) modelMoment { return r.onRank })
+		}
+		if want != nil {
+			on := w.on(rank)
+			own := w.moment(on).own.InFlight
+			if got, want := e.RankScore(rank), RankScore(own, min(int64(len(on)-want.onRank.sent), own), &want.Report); got != want {
+				m.fatalf("rank %d of %s has a score of %v, want %v", rank, w.id, got, want)
+			}
+		}
+		if got, ok := e.RankTotals(rank); got != totals || ok != (want != nil) {
+			m.fatalf("%s has totals of %+v for rank %d (%v), want %+v", w.id, got, rank, ok, totals)
+		}
 	}
 	reports := w.reports()
+	totals, reported := e.Totals()
 	if len(reports) == 0 {
-		if v.Age(e) != 0 || e.Depth() != 0 {
-			m.fatalf("%s has no report, and an age of %v and a depth of %d", w.id, v.Age(e), e.Depth())
+		if v.Age(e) != 0 || e.Depth() != 0 || totals != (Totals{}) || reported {
+			m.fatalf("%s has no report, and an age of %v, a depth of %d and totals of %+v (%v)", w.id, v.Age(e), e.Depth(), totals, reported)
 		}
 		return
+	}
+	if want := totalsOf(reports, func(r *modelReport) modelMoment { return r.by }); totals != want || !reported {
+		m.fatalf("%s has totals of %+v (%v), want %+v", w.id, totals, reported, want)
 	}
 	if got, want := int64(v.Age(e)), m.now()-w.oldest().received; got != want {
 		m.fatalf("%s has an age of %d, want %d", w.id, got, want)
@@ -487,8 +660,10 @@ func (m *model) checkEntry(v View, i int, w *modelWorker) {
 		m.partial++
 	}
 	newest := slices.MaxFunc(reports, func(a, b *modelReport) int { return cmp.Compare(a.received, b.received) })
-	if !slices.ContainsFunc(reports, func(r *modelReport) bool { return r.received == newest.received && r.own == e.OwnAtReport() }) {
-		m.fatalf("%s had %d of its own at the report, want %d", w.id, e.OwnAtReport(), newest.own)
+	if !slices.ContainsFunc(reports, func(r *modelReport) bool {
+		return r.received == newest.received && r.by.own.InFlight == e.OwnAtReport()
+	}) {
+		m.fatalf("%s had %d of its own at the report, want %d", w.id, e.OwnAtReport(), newest.by.own.InFlight)
 	}
 }
 
@@ -516,10 +691,21 @@ func (m *model) checkBooks(w *modelWorker) {
 	if w.w.Own() != own || w.w.InFlight() != own.InFlight || got.picked != uint64(len(w.requests)) || got.left != uint64(w.sent()) || got.leaked != 0 {
 		m.fatalf("%s has %+v in %+v, want %+v of %d with %d sent", w.id, w.w.Own(), got, own, len(w.requests), w.sent())
 	}
+	if got, want := w.w.Count(), countOf(w.requests); got != want || got.InFlight() != own.InFlight || got.PendingTokens() != own.PendingTokens {
+		m.fatalf("%s has a count of %+v, want %+v", w.id, got, want)
+	}
 	for rank := range w.everRanks {
 		want := w.count(func(r *modelRequest) bool { return r.rank == rank && !r.done })
 		if got, _ := w.w.rankBook(rank).inFlight(); got != want {
 			m.fatalf("%s has %d in flight on rank %d, want %d", w.id, got, rank, want)
+		}
+		if got, want := w.w.CountOn(rank), countOf(w.on(rank)); got != want {
+			m.fatalf("%s has a count of %+v on rank %d, want %+v", w.id, got, rank, want)
+		}
+	}
+	for _, r := range w.requests {
+		if !slices.Equal(r.told, r.wantsTold) {
+			m.fatalf("the watch of a request on %s was told %+v, want %+v", w.id, r.told, r.wantsTold)
 		}
 	}
 }
@@ -577,6 +763,13 @@ func (m *model) checkHeld(v View) {
 func runModel(t *testing.T, seed uint64, names, ranks, steps, checkEvery int) {
 	table, clock := newTestTable()
 	m := &model{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), table: table, clock: clock, errors: make(map[error]int)}
+	tell := func(what string) func(*Worker, time.Duration, uint64) {
+		return func(w *Worker, took time.Duration, note uint64) {
+			r := m.noted[note]
+			r.told = append(r.told, told{what, w, took})
+		}
+	}
+	m.watch = Watch{FirstToken: tell("first token"), Done: tell("done")}
 	for m.step = range steps {
 		m.act(names, ranks)
 		if m.step%checkEvery == 0 {

@@ -17,9 +17,9 @@ type Report struct {
 
 	WaitingTokens Maybe[int64] `json:"waiting_tokens"` // prompt tokens queued that are still to be computed
 
-	// KVUsed and KVCapacity are in the engine's own unit, tokens or pages: only
-	// their ratio means anything across engines. A known capacity of 0 says that
-	// the engine is still booting.
+	// KVUsed and KVCapacity are in tokens, or in a report of SourceBatch in pages of a
+	// size that the engine does not tell: only their ratio means anything across
+	// engines. A known capacity of 0 says that the engine is still booting.
 	KVUsed     Maybe[int64]   `json:"kv_used"`
 	KVCapacity Maybe[int64]   `json:"kv_capacity"`
 	KVUsage    Maybe[float64] `json:"kv_usage"` // share of the KV cache in use, 0 to 1
@@ -33,9 +33,9 @@ type Report struct {
 	Received   time.Time      `json:"received"`    // when it got here; the zero time means now
 	Seq        Maybe[int64]   `json:"seq"`         // sequence number of the transport; informational
 
-	// Asked is, for a report that was asked for, the moment before the question:
-	// the engine may have answered before it saw what was sent since. The zero
-	// Moment is that of the Put.
+	// Asked is, for a report that was asked for, the moment before the question in the
+	// books of its worker: the engine may have answered before it saw what was sent
+	// since. The zero Moment, and one of another worker, is that of the Put.
 	Asked Moment `json:"-"`
 
 	Source Source `json:"source"`
@@ -187,6 +187,16 @@ func (r *Report) nonzero() (set uint16) {
 
 // depth is the number of requests at the rank.
 func (r *Report) depth() int64 { return addSat(r.Running, r.Waiting) }
+
+// usageFromTokens is the KV usage where only its parts are told. More in use than
+// there is, is for check to refuse.
+func (r *Report) usageFromTokens() Maybe[float64] {
+	used, ok := r.KVUsed.Get()
+	if capacity, known := r.KVCapacity.Get(); ok && known && used >= 0 && used <= capacity && capacity > 0 {
+		return Known(float64(used) / float64(capacity))
+	}
+	return Maybe[float64]{}
+}
 
 // check refuses what no engine can mean by a count, and makes unknown what is
 // wrong with the rest: a queue length is worth having also from an engine that

@@ -51,7 +51,7 @@ func FromSnapshot(s *snapshot.LoadSnapshot) Report {
 		r.Flaws |= FlawField
 	}
 	if !s.Present.Has(snapshot.FieldTokenUsage) {
-		r.usageFromTokens()
+		r.KVUsage = r.usageFromTokens()
 	}
 	return r
 }
@@ -72,17 +72,8 @@ func FromStat(s *snapshot.LoadStat) Report {
 	if s.Refused != 0 {
 		r.Flaws |= FlawField
 	}
-	r.usageFromTokens()
+	r.KVUsage = r.usageFromTokens()
 	return r
-}
-
-// usageFromTokens derives the KV usage where the wire has none. More in use than
-// there is stays for Report.check to refuse.
-func (r *Report) usageFromTokens() {
-	used, ok := r.KVUsed.Get()
-	if capacity, known := r.KVCapacity.Get(); ok && known && used >= 0 && used <= capacity && capacity > 0 {
-		r.KVUsage = Known(float64(used) / float64(capacity))
-	}
 }
 
 func unless[T int64 | float64](unknown bool, v T) Maybe[T] {

@@ -82,22 +82,23 @@ func (s *state) next() *state {
 // rank, beside what this gateway had there when they came.
 type Totals struct {
 	Running, Waiting int64
-	WaitingTokens    Maybe[int64]   // unknown unless all ranks report it
-	KVTokens         Maybe[int64]   // KV capacity, where all ranks tell it in tokens
-	KVUsage          Maybe[float64] // of the fullest rank
+	WaitingTokens    Maybe[int64]   // unknown if one of the reports does not tell
+	KVTokens         Maybe[int64]   // capacity of the KV cache; unknown if one does not tell it in tokens
+	KVUsage          Maybe[float64] // of the fullest rank that tells
 
-	// At is when the oldest of the reports came, on the clock of [View.Now].
+	// At is when the oldest of the reports came, on the clock of [View.Now]; 0 if there
+	// is none.
 	At time.Duration
 
 	// Own and OwnTokens, the prompt tokens of all own requests picked by then (see
-	// Count), are of the worker, as they were on average when its ranks reported: which
-	// of its requests are on which rank need not be known. Those of a rank are of the
-	// requests that it was chosen for.
+	// Count), are of the worker, as they were on average when its ranks reported, or
+	// were asked: which of its requests are on which rank need not be known. Those of a
+	// rank are of the requests that it was chosen for, when its report came.
 	Own       Own
 	OwnTokens uint64
 
-	// Ours says that every request of the engine is from this gateway; see Connector.
-	Ours bool
+	// Owned says that every request of the engine is from this gateway; see Connector.
+	Owned bool
 }
 
 func (t *Totals) add(s *rankState, first bool) {
@@ -109,22 +110,34 @@ func (t *Totals) add(s *rankState, first bool) {
 		capacity = Maybe[int64]{} // in pages
 	}
 	t.KVTokens = sumOf(t.KVTokens, capacity, first)
-	if u := r.kvUsage(); u.known && (!t.KVUsage.known || u.value > t.KVUsage.value) {
-		t.KVUsage = u
+	usage := r.KVUsage
+	if !usage.known {
+		usage = r.usageFromTokens()
+	}
+	if usage.known && usage.value >= t.KVUsage.value {
+		t.KVUsage = usage
 	}
 	if at := time.Duration(s.received); first || at < t.At {
 		t.At = at
 	}
 }
 
-func (t *Totals) addOwn(c *booked) {
-	t.Own.InFlight += c.InFlight
-	t.Own.Unstarted += c.Unstarted
-	t.Own.PendingTokens += c.PendingTokens
-	t.OwnTokens += c.tokens
+// sumOf is unknown as soon as one summand is.
+func sumOf(sum, m Maybe[int64], first bool) Maybe[int64] {
+	if !m.known || !first && !sum.known {
+		return Maybe[int64]{}
+	}
+	return Known(addSat(sum.value, m.value))
 }
 
-// average turns what was added once for each rank into what there was.
+func (t *Totals) addOwn(at *booked) {
+	t.Own.InFlight += at.InFlight
+	t.Own.Unstarted += at.Unstarted
+	t.Own.PendingTokens += at.PendingTokens
+	t.OwnTokens += at.tokens
+}
+
+// average makes of what was added once for each rank what there was.
 func (t *Totals) average(ranks int64) {
 	if ranks > 1 {
 		for _, v := range [...]*int64{&t.Own.InFlight, &t.Own.Unstarted, &t.Own.PendingTokens} {
@@ -136,30 +149,17 @@ func (t *Totals) average(ranks int64) {
 
 // rankTotals is what one rank last reported.
 func (s *state) rankTotals(rank int) (t Totals, ok bool) {
-	if rank < 0 || rank >= len(s.ranks) || s.ranks[rank] == nil {
+	if rank < 0 || rank >= len(s.ranks) {
 		return Totals{}, false
 	}
+	t.Owned = s.owned
 	r := s.ranks[rank]
+	if r == nil {
+		return t, t.Owned
+	}
 	t.add(r, true)
 	t.addOwn(&r.onRank)
-	t.Ours = s.owned
 	return t, true
-}
-
-// sumOf is unknown as soon as one summand is.
-func sumOf(sum, m Maybe[int64], first bool) Maybe[int64] {
-	if !m.known || !first && !sum.known {
-		return Maybe[int64]{}
-	}
-	return Known(addSat(sum.value, m.value))
-}
-
-// kvUsage is the share of the KV cache in use, also where only its parts are told.
-func (r *Report) kvUsage() Maybe[float64] {
-	if r.KVUsage.known || !r.KVUsed.known || r.KVCapacity.value <= 0 {
-		return r.KVUsage
-	}
-	return Known(float64(r.KVUsed.value) / float64(r.KVCapacity.value))
 }
 
 // noReport is before any report.
@@ -170,23 +170,8 @@ const noReport = math.MinInt64
 type rankState struct {
 	report   Report
 	received int64
-	left     uint64 // of the worker's books
 	onWorker booked
 	onRank   booked
-	counted  uint64 // requests of the rank's books that it is taken to count; see books.counted
-}
-
-// booked is what some books said at one moment.
-type booked struct {
-	Own
-	tokens uint64 // prompt tokens picked by then
-}
-
-func (b *books) booked() booked {
-	if b == nil {
-		return booked{}
-	}
-	return booked{b.read(), b.tokensPicked.Load()}
 }
 
 // outranks reports whether r must not take the place of the report: that one is
@@ -199,17 +184,14 @@ func (s *rankState) outranks(r *Report, since int64) bool {
 func (s *rankState) newer(received int64) bool { return s != nil && s.received > received }
 
 func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
-	b := w.rankBook(rank)
 	s := &rankState{
 		report:   r,
 		received: received,
-		left:     w.books.left.Load(),
-		onWorker: w.books.booked(),
-		onRank:   b.booked(),
-		counted:  b.counted(w.state.owned),
+		onWorker: w.books.booked(false),
+		onRank:   w.rankBook(rank).booked(w.state.owned),
 	}
-	if r.Asked.known {
-		s.left = min(s.left, r.Asked.left)
+	if asked := r.Asked.moment; asked != nil && asked.worker == w {
+		s.onWorker = asked.booked
 	}
 	return s
 }
@@ -221,7 +203,7 @@ func (w *Worker) rankState(rank int, r Report, received int64) *rankState {
 // a rank that is quiet an age: it is idle now.
 func (s *state) judge(now, window int64) {
 	s.depth, s.left, s.own, s.oldest = 0, 0, 0, noReport
-	s.totals = Totals{Ours: s.owned}
+	s.totals = Totals{Owned: s.owned}
 	ranks := int64(0)
 	var missing, booting bool
 	newest := int64(noReport)
@@ -243,12 +225,12 @@ func (s *state) judge(now, window int64) {
 			continue
 		}
 		if s.oldest == noReport {
-			s.oldest, s.left = r.received, r.left
+			s.oldest, s.left = r.received, r.onWorker.counted
 		}
 		// Apart, since several reports can have been received at one moment, and
 		// need not be put in the order of their receipt.
 		s.oldest = min(s.oldest, r.received)
-		s.left = min(s.left, r.left)
+		s.left = min(s.left, r.onWorker.counted)
 		if r.received >= newest {
 			newest, s.own = r.received, r.onWorker.InFlight
 		}
@@ -272,10 +254,13 @@ func (s *state) judge(now, window int64) {
 	s.trusted = s.why == Trusted
 }
 
+// ages reports whether the state is another one once it has expired.
+func (s *state) ages() bool { return s.why == Trusted || s.why == Booting }
+
 // at returns the state as it is at a later time: itself, unless a report has
 // gone stale.
 func (s *state) at(now int64) *state {
-	if (s.why != Trusted && s.why != Booting) || now <= s.expires {
+	if !s.ages() || now <= s.expires {
 		return s
 	}
 	stale := *s

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // DefaultWindow is how long a report is trusted where the configuration does
@@ -87,6 +88,7 @@ func (t *Table) Add(id, url string) *Worker {
 	}
 	t.nextAdd++
 	w := &Worker{id: id, url: url, table: t, order: t.nextAdd, healthy: true}
+	w.self = weak.Make(w)
 	w.state = &state{worker: w, noFeed: NoFeed}
 	w.state.judge(now, t.window)
 	t.workers[id] = w

@@ -25,7 +25,7 @@ type viewState struct {
 	all    int // with those that are set aside
 	known  int // with those that are not healthy, which are not here
 
-	// freshUntil is a time up to which every state's trusted flag, and the sums
+	// freshUntil is a time up to which what every state says of trust, and the sums
 	// below, are right. It may be too early, never too late: a newer report only
 	// makes it too early, and then the next reader recomputes it.
 	freshUntil int64
@@ -90,11 +90,11 @@ const maxSummand = 1 << 40
 
 // count adds the state at position i to the sums, or takes it out.
 func (v *viewState) count(i int, s *state, sign int64) {
-	if !s.trusted {
+	if !s.ages() {
 		return
 	}
 	v.freshUntil = min(v.freshUntil, s.expires)
-	if i < v.n {
+	if i < v.n && s.trusted {
 		depth, own := Entry{s}.Summands()
 		v.trusted += int(sign)
 		v.depthSum += sign * depth
@@ -155,7 +155,7 @@ func (t *Table) View() View {
 	return View{v: v, now: now}
 }
 
-// Now returns the time of the view, since the table was made.
+// Now returns the time of the view on the table's clock, which begins with the table.
 func (v View) Now() time.Duration { return time.Duration(v.now) }
 
 // Len returns the number of eligible workers: healthy and, unless all are, not
@@ -210,28 +210,17 @@ type Booking struct {
 	Rank         int   // NoRank: the engine chooses
 	PromptTokens int64 // 0: not known
 
-	// Watch is told how long the request takes, counted from the view that it was
-	// picked by; nil means that nobody wants to know. Note is for it.
-	Watch *Watch
-	Note  uint64
+	Watch *Watch // nil: nobody wants to know how long it takes
+	Note  uint64 // what the watch is to be told with it
 }
 
-// Reserve is [Worker.ReserveIf], or where it is forced [Worker.Reserve], for a
-// request that somebody watches.
-func (v View) Reserve(w *Worker, seen Seen, force bool, b *Booking) (t Ticket, ok bool) {
-	if force {
-		t = w.reserve(b.Rank, b.PromptTokens, b.Watch)
-	} else if t, ok = w.reserveIf(seen, b.Rank, b.PromptTokens, b.Watch); !ok {
-		return t, false
-	}
-	if b.Watch != nil {
-		t.flight.picked.Store(v.now)
-		t.flight.note.Store(b.Note)
-		if b.Watch.Reserved != nil {
-			b.Watch.Reserved(t, v.Now(), b.Note)
-		}
-	}
-	return t, true
+// Reserve is [Worker.Reserve] for a request that somebody watches, and that was
+// picked by this view.
+func (v View) Reserve(w *Worker, b Booking) Ticket { return w.reserve(&b, v.now) }
+
+// ReserveIf is [Worker.ReserveIf] for such a request.
+func (v View) ReserveIf(w *Worker, seen Seen, b Booking) (Ticket, bool) {
+	return w.reserveIf(seen, &b, v.now)
 }
 
 // Entry is one worker in a view.
@@ -270,12 +259,16 @@ func (e Entry) OwnAtReport() int64 { return e.s.own }
 // Why says whether the worker is trusted, or why it is not.
 func (e Entry) Why() Why { return e.s.why }
 
-// Totals returns what the worker's ranks last reported together, fresh or not. It is
-// not to be written to.
-func (e Entry) Totals() *Totals { return &e.s.totals }
+// Totals returns what the ranks of the worker last reported together, fresh or not;
+// only of a trusted worker is it of all of them. ok is false if none has reported.
+// Where all requests of the engine are ours it is true even so: a rank that has said
+// nothing has nothing but those.
+func (e Entry) Totals() (t Totals, ok bool) {
+	return e.s.totals, e.s.oldest != noReport || e.s.owned
+}
 
-// RankTotals returns what one rank last reported, fresh or not. ok is false if it
-// never has.
+// RankTotals returns what one rank last reported, fresh or not. ok is that of Totals,
+// and false for a rank that the worker does not have.
 func (e Entry) RankTotals(rank int) (t Totals, ok bool) { return e.s.rankTotals(rank) }
 
 // Summands returns what a trusted worker adds to the sums of View.Trusted: its
@@ -321,7 +314,7 @@ func (e Entry) RankScore(rank int) float64 {
 	}
 	s := e.s.ranks[rank]
 	own, _ := b.inFlight()
-	since, _ := b.sinceReport(s.counted)
+	since, _ := b.sinceReport(s.onRank.counted)
 	return RankScore(own, since, &s.report)
 }
 

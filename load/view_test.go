@@ -20,8 +20,10 @@ type picture struct {
 
 type pictureEntry struct {
 	Trusted    bool
+	Why        Why
 	Depth, Own int64
 	Age        int64
+	Totals     []Totals // of the worker, then of the ranks
 	Reports    []Report
 }
 
@@ -30,8 +32,14 @@ func pictureOf(v View) (p picture) {
 	p.Trusted, p.Depth, p.Own = v.Trusted()
 	for i := range v.Len() {
 		e := v.At(i)
-		pe := pictureEntry{Trusted: e.Trusted(), Depth: e.Depth(), Own: e.OwnAtReport(), Age: int64(v.Age(e))}
+		all, _ := e.Totals()
+		pe := pictureEntry{
+			Trusted: e.Trusted(), Why: e.Why(), Depth: e.Depth(), Own: e.OwnAtReport(), Age: int64(v.Age(e)), Totals: []Totals{all},
+		}
 		for rank := range e.Ranks() {
+			if of, ok := e.RankTotals(rank); ok {
+				pe.Totals = append(pe.Totals, of)
+			}
 			if r, ok := e.Report(rank); ok {
 				pe.Reports = append(pe.Reports, *r)
 			}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"sync/atomic"
+	"time"
 	"weak"
 )
 
@@ -18,6 +19,7 @@ type Worker struct {
 	url   string
 	table *Table
 	order uint64 // of addition
+	self  weak.Pointer[Worker]
 
 	rankBooks atomic.Pointer[[]*books]                // grows, under table.mu; a rank's books stay
 	connector atomic.Pointer[weak.Pointer[Connector]] // its only one; nil if it never had one
@@ -81,13 +83,13 @@ const NoRank = -1
 // where they are not known. A rank that the worker does not have is as good as
 // NoRank: the request counts on the worker alone.
 func (w *Worker) Reserve(rank int, promptTokens int64) Ticket {
-	return w.reserve(rank, promptTokens, nil)
+	return w.reserve(&Booking{Rank: rank, PromptTokens: promptTokens}, 0)
 }
 
-func (w *Worker) reserve(rank int, promptTokens int64, watch *Watch) Ticket {
-	r := w.pickRank(newRequest(rank, promptTokens))
+func (w *Worker) reserve(b *Booking, now int64) Ticket {
+	r := w.pickRank(newRequest(b.Rank, b.PromptTokens))
 	w.books.pick(r.tokens())
-	return newTicket(w, r, watch)
+	return newTicket(w, r, b, now)
 }
 
 // ReserveIf is Reserve on the condition that nobody has reserved on the worker
@@ -95,19 +97,22 @@ func (w *Worker) reserve(rank int, promptTokens int64, watch *Watch) Ticket {
 // its choice when this fails, so that simultaneous picks spread as if they had
 // been made one after another.
 func (w *Worker) ReserveIf(seen Seen, rank int, promptTokens int64) (Ticket, bool) {
-	return w.reserveIf(seen, rank, promptTokens, nil)
+	return w.reserveIf(seen, &Booking{Rank: rank, PromptTokens: promptTokens}, 0)
 }
 
-func (w *Worker) reserveIf(seen Seen, rank int, promptTokens int64, watch *Watch) (Ticket, bool) {
-	r := w.pickRank(newRequest(rank, promptTokens))
+func (w *Worker) reserveIf(seen Seen, b *Booking, now int64) (Ticket, bool) {
+	r := w.pickRank(newRequest(b.Rank, b.PromptTokens))
 	if !w.books.tryPick(seen, r.tokens()) {
-		if b := w.rankBook(r.rank()); b != nil {
-			b.unpick(r.tokens())
+		if rank := w.rankBook(r.rank()); rank != nil {
+			rank.unpick(r.tokens())
 		}
 		return Ticket{}, false
 	}
-	return newTicket(w, r, watch), true
+	return newTicket(w, r, b, now), true
 }
+
+// since is how long ago a time on the table's clock was.
+func (w *Worker) since(at int64) time.Duration { return time.Duration(w.table.now() - at) }
 
 // pickRank counts a request on its rank. That comes before the worker's count: who
 // has seen that one has to see this one too, or would choose the same rank.

@@ -19,6 +19,7 @@ type Decision struct {
 	owners  []int32      // scratch of cacheAware
 	local   bool         // all candidates on their own counts
 	booking load.Booking // what the policy has to say to the reservation
+	unseen  *learner     // who has to be told of it besides, since nobody will see its first token
 	wait    time.Duration
 	scale   scale
 	random  func() uint64
@@ -213,7 +214,7 @@ func (s *Selector) newDecision(r *Request) *Decision {
 	d.view = s.table.View()
 	d.some, d.places = false, d.places[:0]
 	d.local, d.scale = false, scale{}
-	d.booking = load.Booking{PromptTokens: r.PromptTokens.Or(0)}
+	d.booking, d.unseen = load.Booking{PromptTokens: r.PromptTokens.Or(0)}, nil
 	d.wait, d.explaining = 0, false
 	d.peers = s.peers
 	d.random = s.random

@@ -44,7 +44,7 @@ type LeastWorkConfig struct {
 func LeastWork(c LeastWorkConfig) Policy {
 	p := &leastWork{ranks: c.Ranks, learner: newLearner()}
 	p.streamed = load.Watch{FirstToken: p.learner.firstToken, Done: p.learner.done}
-	p.unstreamed = load.Watch{Reserved: p.learner.reserved, Done: p.learner.done}
+	p.unstreamed = load.Watch{Done: p.learner.done}
 	p.model.Store(newModel())
 	if c.Ranks {
 		return leastWorkOfRanks{p}
@@ -93,7 +93,7 @@ func (p *leastWork) Choose(d *Decision) Choice {
 	d.booking.PromptTokens = int64(s.best.prompt) // what is cached there waits for nothing
 	d.booking.Watch = &p.streamed
 	if d.Request.Unstreamed {
-		d.booking.Watch = &p.unstreamed
+		d.booking.Watch, d.unseen = &p.unstreamed, p.learner
 	}
 	ahead := c.ahead(s.best.count) + s.best.prompt
 	d.booking.Note = uint64(newNote(ahead, s.best.away, m.expect(c, ahead)))

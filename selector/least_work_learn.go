@@ -170,9 +170,9 @@ type begins struct {
 
 // reserved is told of such a request. Where there are more of them at once than anybody
 // will ever see, the prompts of some wait until they are done.
-func (l *learner) reserved(t load.Ticket, at time.Duration, of uint64) {
+func (l *learner) reserved(t load.Ticket, at time.Duration, n note) {
 	select {
-	case l.unseen <- begins{at + min(note(of).expected(), maxUnseen), t}:
+	case l.unseen <- begins{at + min(n.expected(), maxUnseen), t}:
 	default:
 	}
 }

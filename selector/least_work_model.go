@@ -202,7 +202,7 @@ func (m *model) meansOf(v load.View) (sum means) {
 			requests, tokens := others(&t, m.Prompt)
 			p := part{requests / c.ranks, tokens / c.ranks, float64(t.Running) + float64(t.Waiting), float64(t.Own.InFlight), c.ranks}
 			own := float64(c.count().InFlight())
-			if t.Ours {
+			if t.Owned {
 				p.depth, p.own = own, own
 			}
 			parts = append(parts, p)
@@ -246,17 +246,14 @@ func (c *cell) reported(e load.Entry) (t load.Totals, ok bool) {
 	case !e.Trusted():
 		return t, false
 	case c.rank == load.NoRank:
-		return *e.Totals(), true
+		return e.Totals()
 	}
-	if t, ok = e.RankTotals(c.rank); !ok && e.Totals().Ours {
-		return load.Totals{Ours: true}, true // it has had nothing to do, so it has said nothing
-	}
-	return t, ok
+	return e.RankTotals(c.rank)
 }
 
 // others is what other senders have there: requests, and prompt tokens.
 func others(t *load.Totals, prompt float64) (requests, tokens float64) {
-	if t.Ours {
+	if t.Owned {
 		return 0, 0
 	}
 	requests = float64(max(t.Running, 0)) + float64(max(t.Waiting, 0)) - float64(t.Own.InFlight)
@@ -281,7 +278,7 @@ func (m *model) fill(c *cell, v load.View, mean means) {
 	c.kvRoom = math.MaxInt64
 	if t, ok := c.reported(v.At(c.place)); ok {
 		c.basis = Engine
-		if t.Ours {
+		if t.Owned {
 			c.requests, c.tokens = 0, 0
 		} else {
 			g := 0.5 * min(max(1/math.Sqrt(m.Replicas), 0.1), 1)

@@ -134,8 +134,13 @@ func (s *Selector) reserve(p *Pick, d *Decision, c Choice, force bool) (ok bool)
 	w := e.Worker()
 	p.Rank = d.Request.Rank.Or(c.rank())
 	d.booking.Rank = p.Rank
-	if p.Ticket, ok = d.view.Reserve(w, c.Candidate.seen, force, &d.booking); !ok {
+	if force {
+		p.Ticket = d.view.Reserve(w, d.booking)
+	} else if p.Ticket, ok = d.view.ReserveIf(w, c.Candidate.seen, d.booking); !ok {
 		return false
+	}
+	if d.unseen != nil {
+		d.unseen.reserved(p.Ticket, d.view.Now(), note(d.booking.Note))
 	}
 	p.Worker = w
 	p.Policy = s.name
