@@ -25,6 +25,13 @@
 // reads a rank as idle when none is, whatever the engine's last word was. What it
 // learns stands in the same table.
 //
+// # Rules of one's own
+//
+// Package selector has policies. A host with a rule of its own takes a view, compares
+// what its entries and the books of their workers say, and reserves the worker by
+// [View.ReserveIf], which fails if somebody else has meanwhile. A [Watch] that it
+// gives along is told how long the request took.
+//
 // # Incarnations
 //
 // [Table.Add] makes a new incarnation of a worker, [Worker.Advertise] a new

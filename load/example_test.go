@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/tokenspeed"
@@ -86,4 +87,55 @@ func ExampleTable() {
 	// trusted - depth 11
 	// with the request that no report has counted yet: 12
 	// in flight at the end: 0
+}
+
+// A host with a rule of its own: the worker with the fewest prompt tokens of ours to
+// compute. It notes with each request how many those are, and learns from the first
+// tokens how long one takes.
+func ExampleWatch() {
+	var now time.Time // of a simulation; a host leaves Config.Clock nil
+	table := load.NewTable(load.Config{Clock: func() time.Time { return now }})
+	table.Add("engine-1", "http://10.0.0.1:30000")
+	table.Add("engine-2", "http://10.0.0.2:30000")
+
+	watch := load.Watch{
+		FirstToken: func(w *load.Worker, wait time.Duration, tokens uint64) {
+			fmt.Printf("%s: %v for %d tokens, %v each\n", w.ID(), wait, tokens, wait/time.Duration(tokens))
+		},
+	}
+	pick := func(promptTokens int64) load.Ticket {
+		for {
+			var best *load.Worker
+			var least load.Count
+			view := table.View()
+			for i := range view.Len() {
+				w := view.At(i).Worker()
+				if c := w.Count(); best == nil || c.PendingTokens() < least.PendingTokens() {
+					best, least = w, c
+				}
+			}
+			tokens := least.PendingTokens() + promptTokens
+			ticket, ok := view.ReserveIf(best, least.Seen(), load.Booking{
+				Rank: load.NoRank, PromptTokens: promptTokens, Watch: &watch, Note: uint64(tokens),
+			})
+			if ok { // else somebody else was counted there since we looked
+				return ticket
+			}
+		}
+	}
+
+	first, second, third := pick(3000), pick(1000), pick(500)
+	defer first.Done()
+	defer second.Done()
+	defer third.Done()
+	now = now.Add(60 * time.Millisecond)
+	second.FirstToken()
+	now = now.Add(30 * time.Millisecond)
+	third.FirstToken()
+	now = now.Add(90 * time.Millisecond)
+	first.FirstToken()
+	// Output:
+	// engine-2: 60ms for 1000 tokens, 60µs each
+	// engine-2: 90ms for 1500 tokens, 60µs each
+	// engine-1: 180ms for 3000 tokens, 60µs each
 }
