@@ -13,7 +13,7 @@ import (
 // Config configures a Subscriber. The zero value is usable. Durations other
 // than 0 must be at least a millisecond, which is libzmq's resolution.
 type Config struct {
-	// Owners is how many goroutines share the sockets. Each gets 256 of them
+	// Owners is how many goroutines share the sockets. Each gets 2048 of them
 	// before the next gets any. 0 means GOMAXPROCS, at most 4.
 	Owners int
 
@@ -44,12 +44,17 @@ type Config struct {
 	ReconnectMax time.Duration
 
 	// Curve, unless nil, has every connection encrypted, and the engines prove who
-	// they are.
+	// they are. It needs libzmq.
 	Curve *Curve
 
-	// MaxSockets is how many subscriptions may be open at once. 0 means 4096.
-	// Each takes two descriptors.
+	// MaxSockets is how many subscriptions may be open at once, at most 30,000. 0
+	// means 16,384. Each takes a descriptor, and a second one over libzmq. If it is
+	// not 0, New fails where the process may not have as many.
 	MaxSockets int
+
+	// Libzmq has libzmq do the work also where this package can do it by itself,
+	// which is cheaper: on Linux.
+	Libzmq bool
 
 	// Logger gets at most one record a minute and endpoint about dropped
 	// messages and reconnects. nil discards them; Stats has the exact counts.
@@ -93,7 +98,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	atMost("Owners", &c.Owners, min(4, runtime.GOMAXPROCS(0)), 64)
 	atMost("MaxPayload", &c.MaxPayload, snapshot.MaxPayload, snapshot.MaxPayload)
-	atMost("MaxSockets", &c.MaxSockets, 4096, 30_000)
+	atMost("MaxSockets", &c.MaxSockets, 16_384, 30_000)
 
 	if c.Curve != nil {
 		keys := *c.Curve

@@ -267,7 +267,7 @@ func TestWhoeverDoesNotHaveTheKeyIsNotHeard(t *testing.T) {
 }
 
 // Or their not being heard above would prove nothing.
-func TestPeersOfEveryVersionAreHeardInPlain(t *testing.T) {
+func TestPeersOfEveryVersionAreHeardInPlainByLibzmq(t *testing.T) {
 	for version, serve := range blurters() {
 		t.Run(version, func(t *testing.T) {
 			raw, err := listenRaw(serve)
@@ -275,7 +275,7 @@ func TestPeersOfEveryVersionAreHeardInPlain(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer raw.close()
-			s := newSubscriber(t, Config{})
+			s := newSubscriber(t, Config{Libzmq: true})
 			var in inbox
 			subscribe(t, s, raw.endpoint(), in.deliver)
 			eventually(t, "the peer", in.has(1))
@@ -315,7 +315,7 @@ func TestWithoutCurveInLibzmqNewSaysSo(t *testing.T) {
 }
 
 func TestFruitlessConnectionsReconnectMoreSlowly(t *testing.T) {
-	s := newSubscriber(t, Config{})
+	s := newSubscriber(t, Config{Libzmq: true})
 	b := s.bus.(*zmqBus)
 	for attempt, want := range []time.Duration{reconnectFirst, 2 * reconnectFirst, 4 * reconnectFirst} {
 		soc, err := b.ctx.NewSocket(zmq.SUB)

@@ -2,4 +2,4 @@
 
 package zmqsub
 
-func openBus(Config) (bus, error) { return nil, ErrNoCgo }
+func openZMQ(Config) (bus, error) { return nil, ErrNoCgo }

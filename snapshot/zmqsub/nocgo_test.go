@@ -8,7 +8,7 @@ import (
 )
 
 func TestWithoutCgoNewSaysWhatIsMissing(t *testing.T) {
-	s, err := New(Config{})
+	s, err := New(Config{Libzmq: true})
 	if s != nil || !errors.Is(err, ErrNoCgo) {
 		t.Fatalf("New = %v, %v; want ErrNoCgo", s, err)
 	}

@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// No more than roundsPerWindow rounds within roundWindow. A fleet that sends
-	// a few hundred messages a second, and the first message after a pause, are
-	// taken at once; publishers that never pause are read in batches, so that
-	// what each of their messages costs is not a wake-up, a decoding and a call.
-	roundWindow     = 4 * time.Millisecond
-	roundsPerWindow = 4
+	// roundEvery is how far apart rounds are, at least. The first message after a
+	// pause is taken at once. Where ranks are many, or one never pauses, what
+	// comes within that time is read together: a wake-up costs some ten times what
+	// a message does.
+	roundEvery = 3 * time.Millisecond
 
 	// drainFrames and drainBytes bound what one socket may take of a round.
 	drainFrames = 1024
@@ -59,8 +58,7 @@ type owner struct {
 
 	subs        []*subscription
 	due         time.Time        // no subscription wants to be looked at before; zero = never
-	window      time.Time        // when the current roundWindow began
-	rounds      int              // in the current window
+	lastRound   time.Time        // that had something to read
 	reading     snapshot.Reading // of the delivery in progress
 	timer       *time.Timer
 	waitFailure time.Time // when one was last logged
@@ -123,24 +121,15 @@ func (o *owner) run() {
 		switch {
 		case err != nil:
 			o.waitFailed(err, now)
-		case len(ready) > 0 && !o.mayRound(now):
-			o.rest(o.window.Add(roundWindow)) // what is ready now still is then
+		case len(ready) == 0:
+			o.round(nil)
+		case now.Sub(o.lastRound) < roundEvery:
+			o.rest(o.lastRound.Add(roundEvery)) // what is ready now still is then
 		default:
+			o.lastRound = now
 			o.round(ready)
 		}
 	}
-}
-
-// mayRound counts a round, unless the window is used up.
-func (o *owner) mayRound(now time.Time) bool {
-	if now.Sub(o.window) >= roundWindow {
-		o.window, o.rounds = now, 0
-	}
-	if o.rounds == roundsPerWindow {
-		return false
-	}
-	o.rounds++
-	return true
 }
 
 // round serves the sockets that have something to read and the timers that have
@@ -224,6 +213,7 @@ func (o *owner) drain(sub *subscription) {
 		frame, more, err := sub.source.recv()
 		if err != nil {
 			if !errors.Is(err, errQuiet) {
+				sub.clearParts()
 				sub.note(err) // the connection is renewed once it has been silent for long enough
 				o.expect(sub.due())
 			}

@@ -6,7 +6,12 @@ import (
 	"time"
 )
 
-// The seam between the owners and libzmq. Everything behind it belongs to one
+// receiveBuffer is SO_RCVBUF, in bytes. Left alone, Linux grows it to megabytes
+// when the reader stalls: tens of thousands of readings, all of them old by the
+// time they are read.
+const receiveBuffer = 64 << 10
+
+// The seam between the owners and the network. Everything behind it belongs to one
 // owner goroutine; only wake may be called from others.
 
 // errQuiet is what source.recv returns when there is nothing to read.

@@ -146,7 +146,7 @@ func TestStopAfterCloseReturns(t *testing.T) {
 }
 
 func TestOwnersFillUpOneAfterAnother(t *testing.T) {
-	inBubble(t, Config{Owners: 3}, nil, func(t *testing.T, b *bench) {
+	inBubble(t, Config{Owners: 3, MaxSockets: 4 * ownerFill}, nil, func(t *testing.T, b *bench) {
 		var stops []func()
 		subscribe := func(n int) {
 			for range n {

@@ -10,8 +10,9 @@ import (
 )
 
 // ownerFill is how many sockets one owner gets before the next gets any. The
-// fewer owners are at work, the more messages each wake-up serves.
-const ownerFill = 256
+// fewer owners are at work, the more messages each wake-up serves; so many keep
+// one busy for a quarter of the time.
+const ownerFill = 2048
 
 // Subscriber listens to load sockets. It must be closed: its owners keep it,
 // and every socket, alive.
@@ -37,6 +38,9 @@ type Subscriber struct {
 // there are not even descriptors for its own few sockets, those of an invalid
 // Config, among which *KeyError, and those of libzmq.
 func New(c Config) (*Subscriber, error) {
+	if err := c.checkDescriptors(); err != nil {
+		return nil, err
+	}
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err

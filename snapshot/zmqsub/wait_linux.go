@@ -1,5 +1,3 @@
-//go:build cgo
-
 package zmqsub
 
 import (
@@ -9,37 +7,36 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	zmq "github.com/pebbe/zmq4"
 )
-
-func newWaiter() (zmqWaiter, error) { return newEpoll() }
 
 // past is a deadline that is over, and not the zero time, which means none.
 var past = time.Unix(1, 0)
 
-// epoll waits for the descriptors by which sockets announce that the I/O thread
-// has something for them. Such a descriptor stays readable until the socket has
-// been read until it has nothing more, which is what an owner does.
+// epoll waits for descriptors.
 //
-// zmq_poll would be in its place here, if not for two things. It asks every
-// socket every time, so that each message costs more the more ranks there are.
-// And it blocks inside cgo, where the Go runtime takes a thread that sleeps for
-// one that works: it watches it, at 20 µs intervals at first, which costs more
-// than the message it is waiting for. This one waits in the runtime's own
-// poller, which can wait for an epoll descriptor as for any other.
+// It waits in the runtime's own poller, which can wait for an epoll descriptor as
+// for any other, and not in a system call or in zmq_poll: the runtime takes a
+// thread that sleeps there for one that works, and watches it, at 20 µs intervals
+// at first, which costs more than the message it is waiting for.
+//
+// What the poller waits for is not the epoll descriptor itself but a gate, another
+// one over it, that is open during a wait and shut at any other time. Or each
+// message that arrives while its owner rests, or is at work on those before it,
+// would wake a thread for nothing. That is most of them where many ranks are.
 type epoll struct {
-	fd   int
-	file *os.File // has fd
+	fd   int      // over what is waited for
+	gate *os.File // over fd
 	conn syscall.RawConn
 
 	mu    sync.Mutex
 	woken bool // guarded by mu; makes the next wait return at once
 
 	// owned by the owner goroutine
-	subs   map[int32]*subscription // by descriptor of the socket
-	events [256]syscall.EpollEvent
-	ready  []*subscription
+	open    bool
+	events  [1024]syscall.EpollEvent
+	n       int
+	pollErr error
+	poll    func(uintptr) bool // look, in the form that RawConn wants
 }
 
 func newEpoll() (*epoll, error) {
@@ -47,82 +44,120 @@ func newEpoll() (*epoll, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // or os.NewFile leaves the runtime's poller out
-		syscall.Close(fd)
-		return nil, os.NewSyscallError("fcntl", err)
-	}
-	e := &epoll{fd: fd, file: os.NewFile(uintptr(fd), "epoll"), subs: make(map[int32]*subscription)}
-	e.conn, err = e.file.SyscallConn()
-	if err = errors.Join(err, e.file.SetReadDeadline(time.Time{})); err != nil {
-		e.file.Close()
+	e := &epoll{fd: fd}
+	e.poll = func(uintptr) bool { return e.look() }
+	if err := e.makeGate(); err != nil {
+		e.close()
 		return nil, fmt.Errorf("waiting for epoll: %w", err)
 	}
 	return e, nil
 }
 
-func (e *epoll) add(soc *zmq.Socket, sub *subscription) error {
-	fd, err := soc.GetFd()
+func (e *epoll) makeGate() error {
+	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	if err := syscall.SetNonblock(fd, true); err != nil { // or os.NewFile leaves the runtime's poller out
+		syscall.Close(fd)
+		return os.NewSyscallError("fcntl", err)
+	}
+	e.gate = os.NewFile(uintptr(fd), "epoll")
+	if e.conn, err = e.gate.SyscallConn(); err != nil {
 		return err
 	}
-	event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
-	if err := syscall.EpollCtl(e.fd, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+	shut := syscall.EpollEvent{Fd: int32(e.fd)}
+	if err := syscall.EpollCtl(fd, syscall.EPOLL_CTL_ADD, e.fd, &shut); err != nil {
 		return os.NewSyscallError("epoll_ctl", err)
 	}
-	e.subs[event.Fd] = sub
-	return nil
+	return e.gate.SetReadDeadline(time.Time{})
 }
 
-func (e *epoll) remove(soc *zmq.Socket) {
-	fd, err := soc.GetFd()
-	if err != nil {
-		return
-	}
-	// Before the socket closes it: the number may be somebody else's a moment
-	// later.
+// add begins to wait for a descriptor. Its events carry the tag in place of it.
+func (e *epoll) add(fd int, events uint32, tag int32) error {
+	return e.control(syscall.EPOLL_CTL_ADD, fd, events, tag)
+}
+
+func (e *epoll) modify(fd int, events uint32, tag int32) error {
+	return e.control(syscall.EPOLL_CTL_MOD, fd, events, tag)
+}
+
+func (e *epoll) control(op, fd int, events uint32, tag int32) error {
+	event := syscall.EpollEvent{Events: events, Fd: tag}
+	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(e.fd, op, fd, &event))
+}
+
+// remove ends that. It has to come before the descriptor is closed: the number
+// may be somebody else's a moment later.
+func (e *epoll) remove(fd int) {
 	syscall.EpollCtl(e.fd, syscall.EPOLL_CTL_DEL, fd, &syscall.EpollEvent{})
-	delete(e.subs, int32(fd))
 }
 
-func (e *epoll) wait(until time.Time) ([]*subscription, error) {
+// wait blocks until there is something, wake is called or the time has come. What
+// it returns is valid until the next call.
+func (e *epoll) wait(until time.Time) ([]syscall.EpollEvent, error) {
 	e.mu.Lock()
 	if e.woken {
 		until = past
 	}
-	err := e.file.SetReadDeadline(until)
+	err := e.gate.SetReadDeadline(until)
 	e.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-
-	var n int
-	var pollErr error
-	poll := func(uintptr) bool {
-		n, pollErr = syscall.EpollWait(e.fd, e.events[:], 0)
-		return n > 0 || pollErr != nil
-	}
-	err = e.conn.Read(poll)
+	e.n, e.pollErr = 0, nil
+	err = e.conn.Read(e.poll)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// Or somebody who wakes it all the time would keep it from reading.
-		poll(0)
+		e.look()
 		err = nil
 	}
+	e.shut()
 	// Whatever it was woken for since the beginning is in the owner's queue by
 	// now, and the owner looks there next.
 	e.mu.Lock()
 	e.woken = false
 	e.mu.Unlock()
+	if err == nil && e.pollErr != nil && e.pollErr != syscall.EINTR {
+		err = os.NewSyscallError("epoll_wait", e.pollErr)
+	}
+	return e.events[:max(e.n, 0)], err
+}
 
-	if err == nil && pollErr != nil && pollErr != syscall.EINTR {
-		err = os.NewSyscallError("epoll_wait", pollErr)
+// look takes what there is and reports whether that is anything. If not, the gate
+// is open afterwards.
+func (e *epoll) look() bool {
+	e.n, e.pollErr = syscall.EpollWait(e.fd, e.events[:], 0)
+	if e.n != 0 {
+		return true
 	}
-	e.ready = e.ready[:0]
-	for i := range max(n, 0) {
-		if sub := e.subs[e.events[i].Fd]; sub != nil {
-			e.ready = append(e.ready, sub)
-		}
+	if !e.open {
+		// What came since the look just now opens it at once.
+		e.open = true
+		e.pollErr = e.setGate(syscall.EPOLLIN)
 	}
-	return e.ready, err
+	return e.pollErr != nil
+}
+
+// shut closes the gate.
+func (e *epoll) shut() {
+	if !e.open {
+		return
+	}
+	e.open = false
+	e.setGate(0)
+	// An event that it has announced is taken back only by asking for it, and as
+	// long as it is there the next one is no news to the poller.
+	var events [1]syscall.EpollEvent
+	e.conn.Control(func(fd uintptr) { syscall.EpollWait(int(fd), events[:], 0) })
+}
+
+func (e *epoll) setGate(events uint32) (err error) {
+	event := syscall.EpollEvent{Events: events, Fd: int32(e.fd)}
+	if e := e.conn.Control(func(fd uintptr) { err = syscall.EpollCtl(int(fd), syscall.EPOLL_CTL_MOD, e.fd, &event) }); e != nil {
+		return e
+	}
+	return err
 }
 
 func (e *epoll) wake() {
@@ -130,8 +165,13 @@ func (e *epoll) wake() {
 	defer e.mu.Unlock()
 	if !e.woken {
 		e.woken = true
-		e.file.SetReadDeadline(past) // an error is that it is closed
+		e.gate.SetReadDeadline(past) // an error is that it is closed
 	}
 }
 
-func (e *epoll) close() { e.file.Close() }
+func (e *epoll) close() {
+	if e.gate != nil {
+		e.gate.Close()
+	}
+	syscall.Close(e.fd)
+}

@@ -27,7 +27,7 @@ func TestEveryWaiterHearsItsSockets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bus, err := openBus(c)
+			bus, err := openZMQ(c)
 			if err != nil {
 				t.Fatal(err)
 			}

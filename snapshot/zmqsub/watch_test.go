@@ -164,6 +164,7 @@ func TestPeerWhoseMessageNeverEndsIsHungUpOn(t *testing.T) {
 			t.Fatal("no fresh connection after the pause")
 		}
 		again.push(message(1))
+		time.Sleep(roundEvery)
 		synctest.Wait()
 		if r, ok := endless.last(); !ok || r.Seq != 1 {
 			t.Errorf("not heard on its fresh connection: %+v", endless.all())

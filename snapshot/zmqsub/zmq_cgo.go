@@ -19,11 +19,6 @@ const (
 	// and at the peer, is refilled in few steps. Beyond it TCP pushes back, and
 	// the publisher drops on its own side instead of us reading for nothing.
 	receiveQueue = 2 * burst
-
-	// receiveBuffer is SO_RCVBUF, in bytes. Left alone, Linux grows it to
-	// megabytes when the reader stalls: tens of thousands of readings, all of
-	// them old by the time they are read.
-	receiveBuffer = 64 << 10
 )
 
 // zmqBus is a context of our own. The default one of zmq4 is shared by the
@@ -34,7 +29,7 @@ type zmqBus struct {
 	newWaiter func() (zmqWaiter, error)
 }
 
-func openBus(c Config) (bus, error) {
+func openZMQ(c Config) (bus, error) {
 	if c.Curve != nil {
 		if err := c.Curve.complete(); err != nil {
 			return nil, err

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package zmqsub
+
+func (c *Config) checkDescriptors() error { return nil }
