@@ -13,7 +13,7 @@ TESTFLAGS ?=
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 
-.PHONY: help deps demo ranks lab test chaos bench fuzz conformance lint fmt tidy ci
+.PHONY: help deps demo ranks lab test chaos bench fuzz conformance api lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ fuzz: deps ## run every fuzz target for FUZZTIME
 
 conformance: deps ## run the engines' own publishers and encoders against this library (SGLANG_VERSION=)
 	@SGLANG_VERSION='$(SGLANG_VERSION)' .ci/conformance.sh
+
+api: ## record the exported API in api/, after a change of it that is meant
+	go test ./internal/archtest -run=ExportedAPI -count=1 -record
 
 lint: deps ## check formatting, go vet and staticcheck
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && if [ -n "$$unformatted" ]; then echo 'not formatted (make fmt):'; echo "$$unformatted"; exit 1; fi
