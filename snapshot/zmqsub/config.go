@@ -29,9 +29,10 @@ type Config struct {
 	// snapshot.MaxPayload, which is also the most allowed.
 	MaxPayload int
 
-	// HeartbeatInterval is how often the peer is pinged, HeartbeatTimeout how
-	// long it may take to say anything after that. They are what notices a peer
-	// that vanished without a FIN. 0 means 1 s and 3 s.
+	// HeartbeatInterval is how long a peer may say nothing before it is pinged
+	// (libzmq pings it that often, whatever it says), HeartbeatTimeout how long it
+	// may take to say anything after that. They are what notices a peer that
+	// vanished without a FIN. 0 means 1 s and 3 s.
 	HeartbeatInterval time.Duration
 	HeartbeatTimeout  time.Duration
 
@@ -39,8 +40,8 @@ type Config struct {
 	// ZeroMQ handshake of a peer that accepted. 0 means 2 s.
 	ConnectTimeout time.Duration
 
-	// ReconnectMax bounds libzmq's own back-off between attempts at a peer that
-	// refuses or hangs up, which starts at 100 ms. 0 means 2 s.
+	// ReconnectMax bounds the back-off between attempts at a peer that refuses or
+	// hangs up, which starts at 100 ms. 0 means 2 s.
 	ReconnectMax time.Duration
 
 	// Curve, unless nil, has every connection encrypted, and the engines prove who
@@ -52,8 +53,8 @@ type Config struct {
 	// not 0, New fails where the process may not have as many.
 	MaxSockets int
 
-	// Libzmq has libzmq do the work also where this package can do it by itself,
-	// which is cheaper: on Linux.
+	// Libzmq has libzmq do the work also where this package can do it by itself:
+	// on Linux, and without CURVE.
 	Libzmq bool
 
 	// Logger gets at most one record a minute and endpoint about dropped

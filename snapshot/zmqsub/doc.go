@@ -1,8 +1,7 @@
 // Package zmqsub listens to the load sockets of SGLang engines: one ZeroMQ PUB
 // socket per data-parallel rank, three frames per message (see package
 // snapshot). It hands on the newest reading of each rank and keeps every
-// connection alive for as long as its subscription lasts. It is the only
-// package that needs cgo and libzmq; without cgo, New returns ErrNoCgo.
+// connection alive for as long as its subscription lasts.
 //
 //	sub, err := zmqsub.New(zmqsub.Config{})
 //	...
@@ -12,6 +11,14 @@
 //			feed.Put(rank, load.FromReading(d.Reading))
 //		}
 //	})
+//
+// # Two ways
+//
+// On Linux the package speaks ZeroMQ's protocol itself (ZMTP 3, with the NULL
+// mechanism), which takes a third of the CPU time, a quarter of the memory and half
+// of the descriptors that libzmq takes. With [Config.Curve] or [Config.Libzmq], and
+// elsewhere, it takes libzmq, and is the only package of this module that does. That
+// needs cgo; in a program built without, New returns ErrNoCgo then.
 //
 // # Newest only
 //
@@ -54,26 +61,24 @@
 //
 // # Bounds
 //
-// Per subscription: one descriptor for the socket and one for its connection,
-// 256 messages in libzmq and 64 KiB in the kernel (which doubles that). Per round
-// and socket: 1024 frames or 1 MiB; a publisher that sends faster waits for the
-// next round, and TCP makes it drop on its own side. An owner makes at most four
-// rounds in 4 ms, which is how late a reading may be because others flow; the
-// first after a pause is taken at once, and an idle owner sleeps.
+// Per subscription: a descriptor, 64 KiB in the kernel (which doubles that), and
+// the message that is being received. Per round and socket: 1024 frames or 1 MiB; a
+// publisher that sends faster waits for the next round, and TCP makes it drop on
+// its own side. An owner makes a round every 3 ms at most, which is how late a
+// reading may be because others flow; the first after a pause is taken at once, and
+// an idle owner sleeps.
 //
 // A message of more than 128 frames, or twice Config.MaxPayload, costs its
-// connection: the next one is made after a pause of twice Config.Silence, and at
-// most a minute. The 256 messages that a hostile publisher may have in libzmq thus
-// take 32 MiB at most, and less with a smaller MaxPayload.
+// connection as soon as it is seen to be one: the next one is made after a pause of
+// twice Config.Silence, and at most a minute.
 //
-// libzmq does not limit a message that never ends, nor show it to anybody. So on
-// Linux the process's memory is watched, and when it has grown by 64 MiB whoever
-// sends bytes and finishes no message is given up in the same way (the reason is
+// libzmq takes a second descriptor, and holds 256 messages, which a hostile
+// publisher can make 32 MiB with (less with a smaller MaxPayload). It does not
+// limit a message that never ends, nor show it to anybody. So on Linux the memory of
+// a process with libzmq is watched, and when it has grown by 64 MiB whoever sends
+// bytes and finishes no message is given up in the same way (the reason is
 // "endless"). What comes in within a tenth of a second is added to that. Elsewhere
-// only silence ends such a connection.
-//
-// On Linux a wake costs the same however many sockets there are. Elsewhere every
-// socket is looked at every 2 ms.
+// only silence ends such a connection, and every socket is looked at every 2 ms.
 //
 // # CURVE
 //
@@ -93,8 +98,9 @@
 //
 // It does not know workers, ranks or weights: an endpoint is an endpoint, and
 // whoever subscribed knows which rank that is, whatever the payload says. It
-// does not route on topics or speak ipc. A frame above the size limit of the
-// socket, or a peer that does not speak ZeroMQ, makes libzmq drop the connection
-// unseen and not come back by itself; that shows as silence, and is cured by the
-// fresh connection that follows.
+// does not route on topics or speak ipc. A frame of more than twice
+// Config.MaxPayload, or a peer that does not speak ZMTP 3 (libzmq 4.0 and newer
+// do), costs the connection; there is another one after a pause, and what is wrong
+// is logged. libzmq drops such a connection unseen and does not come back by itself;
+// that shows as silence, and is cured by the fresh connection that follows.
 package zmqsub

@@ -9,8 +9,9 @@ var (
 	// ErrClosed is returned by Subscribe once Close has been called.
 	ErrClosed = errors.New("zmqsub: subscriber is closed")
 
-	// ErrNoCgo is returned by New in a program built without cgo.
-	ErrNoCgo = errors.New("zmqsub: built without cgo: load sockets need CGO_ENABLED=1, a C compiler and libzmq with its headers (Debian: libzmq3-dev)")
+	// ErrNoCgo is returned by New in a program built without cgo, where the Config
+	// or the system needs libzmq.
+	ErrNoCgo = errors.New("zmqsub: built without cgo: libzmq needs CGO_ENABLED=1, a C compiler and its headers (Debian: libzmq3-dev)")
 
 	// ErrLimit is returned by Subscribe when Config.MaxSockets subscriptions are
 	// open, or when the process has no descriptor left for another one. libzmq

@@ -15,7 +15,7 @@ type Counts struct {
 	Delivered  uint64            `json:"delivered"`         // handed to deliver with a Reading
 	Superseded uint64            `json:"superseded"`        // a newer one was there when they were drained; never decoded
 	Dropped    map[string]uint64 `json:"dropped,omitempty"` // by snapshot.Reason, or "stopped": held when its subscription ended
-	Reconnects uint64            `json:"reconnects"`        // fresh connections because of silence, not those libzmq makes by itself
+	Reconnects uint64            `json:"reconnects"`        // fresh connections because of silence, not those that follow one that was refused or lost
 }
 
 // TotalDropped is the sum of Dropped.

@@ -35,8 +35,8 @@ type Subscriber struct {
 }
 
 // New starts a Subscriber. Its errors are ErrNoCgo, ErrNoCurve, ErrLimit when
-// there are not even descriptors for its own few sockets, those of an invalid
-// Config, among which *KeyError, and those of libzmq.
+// there are no descriptors for Config.MaxSockets or not even for its own few, those
+// of an invalid Config, among which *KeyError, and those of libzmq.
 func New(c Config) (*Subscriber, error) {
 	if err := c.checkDescriptors(); err != nil {
 		return nil, err
