@@ -13,10 +13,10 @@ TESTFLAGS ?=
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 
-.PHONY: help deps demo ranks lab test chaos bench fuzz conformance api lint fmt tidy ci
+.PHONY: help deps demo ranks lab test chaos bench bench-scale fuzz conformance api lint fmt tidy ci
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## check Go, and install a C compiler and libzmq where they are missing
 	@.ci/deps.sh
@@ -44,6 +44,9 @@ chaos: deps ## run a gateway on a network that fails in every way (Linux)
 
 bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG)
+
+bench-scale: deps ## measure what it costs to listen to 64, 1,024 and 8,192 ranks (ARGS='-ranks 1024 -runs 5')
+	cd bench && go run ./scale $(ARGS)
 
 fuzz: deps ## run every fuzz target for FUZZTIME
 	@.ci/fuzz.sh $(FUZZTIME)
