@@ -227,7 +227,8 @@ func TestAPublisherThatRestartsInTheSamePodIsBelievedAtOnce(t *testing.T) {
 func TestAnEngineThatMovesItsLoadPortsAndChangesItsRanksIsFollowed(t *testing.T) {
 	leavesNothing(t)
 	steady, e := startEngine(t, engineConfig{}), startEngine(t, engineConfig{})
-	g := startGateway(t, gatewayConfig{}, steady, e)
+	// It is not asked again for nothing.
+	g := startGateway(t, gatewayConfig{change: func(c *discovery.Config) { c.RecheckPublishing = time.Hour }}, steady, e)
 	g.trusts(steady, e)
 	clients := g.startTraffic(2)
 	for i, ranks := range []int{2, 4, 1, 4} {
@@ -240,6 +241,10 @@ func TestAnEngineThatMovesItsLoadPortsAndChangesItsRanksIsFollowed(t *testing.T)
 		}
 		e.start()
 		g.trusts(e)
+		if i == 0 {
+			// An engine that has just been subscribed is asked once more soon.
+			time.Sleep(2 * window)
+		}
 		// Where there are more ranks at the same ports, the first ones are not all.
 		e.stop()
 		e.becomes(ranks+1, port)

@@ -202,6 +202,7 @@ func TestAWorkerSetThatChangesAHundredTimesASecondUnderPicks(t *testing.T) {
 	set := []discovery.Worker{{URL: steady[0].url}, {URL: steady[1].url}}
 	source.sets <- set
 	g.trusts(steady...)
+	open := descriptors(t)
 
 	var all sync.WaitGroup
 	stop := make(chan struct{})
@@ -270,6 +271,13 @@ func TestAWorkerSetThatChangesAHundredTimesASecondUnderPicks(t *testing.T) {
 	eventually(t, "the others to be gone", func() error {
 		if n := len(g.table.Workers()); n != 2 {
 			return fmt.Errorf("%d workers", n)
+		}
+		return nil
+	})
+	eventually(t, "their descriptors to be closed", func() error {
+		// Some connections to the engine that was asked are kept.
+		if n := descriptors(t); n > open+20 {
+			return fmt.Errorf("%d, and there were %d", n, open)
 		}
 		return nil
 	})
