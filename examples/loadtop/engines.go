@@ -15,7 +15,7 @@ import (
 type engines struct {
 	table      *load.Table
 	fleet      *discovery.Fleet
-	subscriber *zmqsub.Subscriber // nil without cgo
+	subscriber *zmqsub.Subscriber // nil where there is none without cgo
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup

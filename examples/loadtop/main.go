@@ -18,7 +18,8 @@
 //	2   it could not even begin: bad flags, a bad URL
 //
 // Engines started with --api-key want it in LOADTOP_API_KEY, or one of their own in their URL
-// (http://:key@host:30000). Built without cgo it listens to no sockets, and polls.
+// (http://:key@host:30000). Built without cgo, it listens to load sockets on Linux alone, and
+// polls elsewhere.
 //
 // It picks no engine and sends none a request, so that own requests in flight are 0 in all it says.
 package main

@@ -19,7 +19,6 @@ type row struct {
 
 	// Known unless there is trouble.
 	running, waiting int64
-	limit            load.Maybe[int64] // of running
 
 	tokens load.Maybe[int64]
 	kv     load.Maybe[float64] // of the fullest rank
@@ -50,7 +49,6 @@ func engineRow(w *load.WorkerStatus) row {
 	for i := range w.Ranks {
 		part := rankRow(w, i)
 		r.running, r.waiting = add(r.running, part.running), add(r.waiting, part.waiting)
-		r.limit = sum(r.limit, part.limit, i == 0)
 		r.tokens = sum(r.tokens, part.tokens, i == 0)
 		r.kv = most(r.kv, part.kv)
 		r.age = most(r.age, part.age)
@@ -73,12 +71,8 @@ func rankRow(w *load.WorkerStatus, i int) row {
 		r.trouble = "stale"
 		return r
 	}
-	r.running, r.waiting, r.limit = s.Report.Running, s.Report.Waiting, s.Report.MaxRunning
+	r.running, r.waiting = s.Report.Running, s.Report.Waiting
 	r.tokens, r.kv = s.Report.WaitingTokens, s.Report.KVUsage
-	used, knows := s.Report.KVUsed.Get()
-	if _, told := r.kv.Get(); !told && knows && s.Report.KVCapacity.Or(0) > 0 {
-		r.kv = load.Known(float64(used) / float64(s.Report.KVCapacity.Or(0)))
-	}
 	if s.Report.KVCapacity.Or(1) == 0 {
 		r.trouble = "booting: its KV capacity is 0"
 	}

@@ -27,10 +27,10 @@ func reported(id string, reports ...load.Report) load.WorkerStatus {
 
 func TestAnEngineIsTheSumOfItsRanks(t *testing.T) {
 	w := reported("a",
-		load.Report{Running: 3, Waiting: 1, WaitingTokens: n(100), KVUsage: f(.2), MaxRunning: n(10)},
-		load.Report{Running: 1, WaitingTokens: n(5), KVUsed: n(3), KVCapacity: n(4), MaxRunning: n(10)})
+		load.Report{Running: 3, Waiting: 1, WaitingTokens: n(100), KVUsage: f(.2)},
+		load.Report{Running: 1, WaitingTokens: n(5), KVUsage: f(.75)})
 	w.Ranks[0].Age = 3 * time.Second
-	want := row{key: "a", name: "a", running: 4, waiting: 1, limit: n(20), tokens: n(105), kv: f(.75), age: f(3)}
+	want := row{key: "a", name: "a", running: 4, waiting: 1, tokens: n(105), kv: f(.75), age: f(3)}
 	if got := engineRow(&w); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -1,6 +1,6 @@
 //go:build cgo
 
-// Without cgo there is no subscriber, and the other tests are to run all the same.
+// What uses a subscriber is not run without cgo, and the other tests are to be.
 
 package loadprom_test
 
