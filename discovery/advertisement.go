@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -59,19 +58,15 @@ func (a Advertisement) sameSockets(b Advertisement) bool {
 	return a.Publishes == b.Publishes && slices.Equal(a.Endpoints, b.Endpoints)
 }
 
-var (
-	// errShape: a body that is complete and is not what was asked for.
-	errShape = errors.New("unexpected shape")
-	// errCutOff: a body that ends in the middle.
-	errCutOff = errors.New("body cut off")
-)
-
 // serverInfoRules is what reading an answer takes from the caller.
 type serverInfoRules struct {
 	host     string // of the engine's URL, without brackets
 	allow    func(host string) bool
 	maxRanks int
 }
+
+// kvEvents is what is read of the block of that name, not yet judged.
+type kvEvents struct{ dpSize, loadBase, host, publishers json.RawMessage }
 
 // parseServerInfo reads the body of /server_info.
 //
@@ -83,28 +78,44 @@ type serverInfoRules struct {
 //
 // An error means that the body is no answer: errShape, wrapped, or errCutOff.
 func parseServerInfo(body []byte, r serverInfoRules) (Advertisement, error) {
-	info, err := unmarshalObject(body)
+	info, err := objectIn(body)
 	if err != nil {
 		return Advertisement{}, err
 	}
-	raw, ok := info["kv_events"]
-	if !ok || isNull(raw) {
+	var events json.RawMessage
+	for key, value := range members(info) {
+		if string(key) == "kv_events" {
+			events = value
+		}
+	}
+	if absent(events) {
 		return Advertisement{Reason: "no kv_events block in /server_info"}, nil
 	}
-	var block map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &block); err != nil {
-		return Advertisement{}, fmt.Errorf("%w: kv_events is %s, not an object", errShape, kindOf(raw))
+	if events[0] != '{' {
+		return Advertisement{}, fmt.Errorf("%w: kv_events is %s, not an object", errShape, kindOf(events))
+	}
+	var block kvEvents
+	for key, value := range members(events) {
+		switch string(key) {
+		case "dp_size":
+			block.dpSize = value
+		case "load_endpoint_port_base":
+			block.loadBase = value
+		case "endpoint_host":
+			block.host = value
+		case "publishers":
+			block.publishers = value
+		}
 	}
 
-	ranks, err := rankCount(block["dp_size"], r.maxRanks)
+	ranks, err := rankCount(block.dpSize, r.maxRanks)
 	if err != nil {
 		return Advertisement{Reason: err.Error(), Broken: true}, nil
 	}
-	rawBase := block["load_endpoint_port_base"]
-	if rawBase == nil || isNull(rawBase) {
+	if absent(block.loadBase) {
 		return Advertisement{Reason: "no load_endpoint_port_base in kv_events", Ranks: ranks}, nil
 	}
-	base, err := integer(rawBase)
+	base, err := integer(block.loadBase)
 	if err == nil && (base < 1 || base > maxPort) {
 		err = fmt.Errorf("%d is outside 1..%d", base, maxPort)
 	}
@@ -134,11 +145,13 @@ func parseServerInfo(body []byte, r serverInfoRules) (Advertisement, error) {
 // bound by the same process. The load port stays base + rank, whatever port the
 // entry has. An entry that cannot be read, names a rank that is not advertised
 // or contradicts another one leaves its rank at the engine's host.
-func (a *Advertisement) rankHosts(block map[string]json.RawMessage, r serverInfoRules) []string {
+func (a *Advertisement) rankHosts(block kvEvents, r serverInfoRules) []string {
 	note := func(format string, args ...any) {
 		const most = 8
-		s := fmt.Sprintf(format, args...)
-		if len(a.Notes) < most && !slices.Contains(a.Notes, s) {
+		if len(a.Notes) == most {
+			return
+		}
+		if s := fmt.Sprintf(format, args...); !slices.Contains(a.Notes, s) {
 			a.Notes = append(a.Notes, s)
 		}
 	}
@@ -151,7 +164,7 @@ func (a *Advertisement) rankHosts(block map[string]json.RawMessage, r serverInfo
 	}
 
 	all := r.host
-	if raw, ok := block["endpoint_host"]; ok && !isNull(raw) {
+	if raw := block.host; !absent(raw) {
 		var s string
 		if err := json.Unmarshal(raw, &s); err != nil {
 			note("endpoint_host is %s, using %s", kindOf(raw), r.host)
@@ -164,29 +177,40 @@ func (a *Advertisement) rankHosts(block map[string]json.RawMessage, r serverInfo
 		hosts[i] = all
 	}
 
-	raw, ok := block["publishers"]
-	if !ok || isNull(raw) {
+	if absent(block.publishers) {
 		return hosts
 	}
-	var entries []json.RawMessage
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		note("publishers is %s, ignored", kindOf(raw))
+	if block.publishers[0] != '[' {
+		note("publishers is %s, ignored", kindOf(block.publishers))
 		return hosts
 	}
 	named := make(map[int64]string, len(hosts))
-	for i, entry := range entries {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(entry, &fields); err != nil || fields == nil {
+	i := -1
+	for entry := range elements(block.publishers) {
+		if i++; i == r.maxRanks {
+			note("publishers has more than %d entries, the rest is ignored", i)
+			break
+		}
+		if entry[0] != '{' {
 			note("publishers[%d] is %s, ignored", i, kindOf(entry))
 			continue
 		}
-		rank, err := integer(fields["dp_rank"])
+		var rankOf, endpoint json.RawMessage
+		for key, value := range members(entry) {
+			switch string(key) {
+			case "dp_rank":
+				rankOf = value
+			case "endpoint":
+				endpoint = value
+			}
+		}
+		rank, err := integer(rankOf)
 		if err != nil || rank < 0 || rank >= int64(len(hosts)) {
 			note("publishers[%d] names no advertised rank, ignored", i)
 			continue
 		}
 		var addr string
-		if err := json.Unmarshal(fields["endpoint"], &addr); err != nil {
+		if err := json.Unmarshal(endpoint, &addr); err != nil {
 			note("publishers[%d] has no endpoint, ignored", i)
 			continue
 		}
@@ -226,7 +250,7 @@ func endpointHost(addr string) (string, bool) {
 
 // rankCount reads dp_size: 0, null or absent mean one rank.
 func rankCount(raw json.RawMessage, most int) (int, error) {
-	if raw == nil || isNull(raw) {
+	if absent(raw) {
 		return 1, nil
 	}
 	n, err := integer(raw)
@@ -286,28 +310,8 @@ func integer(raw json.RawMessage) (int64, error) {
 	return int64(f), nil
 }
 
-// unmarshalObject decodes the JSON object that a whole body should be.
-func unmarshalObject(body []byte) (map[string]json.RawMessage, error) {
-	// The decoder, unlike Unmarshal, has an error of its own for JSON that ends
-	// in the middle. That is what a reply of no declared length looks like when
-	// its connection is cut.
-	dec := json.NewDecoder(bytes.NewReader(body))
-	var object map[string]json.RawMessage
-	err := dec.Decode(&object)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, errCutOff
-	}
-	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return nil, fmt.Errorf("%w: not JSON: %v", errShape, err)
-	}
-	if err != nil || object == nil {
-		return nil, fmt.Errorf("%w: %s, not an object", errShape, kindOf(body))
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: more than one JSON value", errShape)
-	}
-	return object, nil
-}
+// absent reports whether a field is not there, or null.
+func absent(raw json.RawMessage) bool { return raw == nil || isNull(raw) }
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
 

@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +19,10 @@ const (
 	DefaultTimeout = 2 * time.Second
 	// maxBody bounds what is read of an answer. A real one takes some tens of
 	// kilobytes, most of it the engine's command line.
-	maxBody = 1 << 20
+	maxBody   = 1 << 20
+	usualBody = 64 << 10
+	// maxHeader bounds the header of one, in a transport of our own.
+	maxHeader = 64 << 10
 	// maxRedirects is as many as a proxy that adds a prefix or a slash needs.
 	maxRedirects = 3
 )
@@ -33,12 +38,21 @@ type Client struct {
 	// Its CheckRedirect, if any, is asked after the rule that a redirect stays
 	// on the host and port that it came from.
 	HTTP *http.Client
-	// Header is added to every request. It goes to every worker: put secrets of
-	// one worker into the user information of its URL.
+	// TLS says how to speak to engines with an https URL: whose certificates to
+	// trust (RootCAs), which to show (Certificates), and whose name to expect in
+	// theirs where that is not the host of the URL (ServerName). nil means what
+	// the system trusts. It is not used with HTTP, which has a transport with
+	// settings of its own.
+	TLS *tls.Config
+	// Header is added to every request. It goes to every worker.
 	Header http.Header
 	// Token, unless empty, is sent to every worker as a bearer token (SGLang's
-	// --api-key).
+	// --api-key), and goes before user information in a worker's URL.
 	Token string
+	// TokenOf, unless nil, gives the token of one worker by its URL, as
+	// WorkerStatus.URL has it; "" stands for Token. It is asked for every request,
+	// and must not block.
+	TokenOf func(worker string) string
 	// Timeout bounds one try, the body included; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// AllowHost says whether load sockets may be dialled at a host that an
@@ -139,8 +153,12 @@ func (c *Client) get(ctx context.Context, worker *url.URL, path, query string, r
 	if req.Header.Get("Accept") == "" {
 		req.Header.Set("Accept", "application/json")
 	}
-	if c.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
+	token := c.Token
+	if c.TokenOf != nil {
+		token = cmp.Or(c.TokenOf(urlKey(worker)), token)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := c.client().Do(req)
 	if errors.Is(err, errRedirect) {
@@ -160,7 +178,7 @@ func (c *Client) get(ctx context.Context, worker *url.URL, path, query string, r
 		// from the next rack.
 		return fail(KindTooLarge, fmt.Errorf("body of %d bytes is above the bound of %d", resp.ContentLength, maxBody))
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := readBody(resp)
 	if err != nil {
 		return network(KindCutOff, err)
 	}
@@ -177,6 +195,32 @@ func (c *Client) get(ctx context.Context, worker *url.URL, path, query string, r
 	}
 }
 
+// readBody reads a body, up to a byte more than is allowed. Its buffer grows once,
+// since one that doubles costs several times what ends up in it.
+func readBody(resp *http.Response) ([]byte, error) {
+	size := int64(usualBody)
+	if n := resp.ContentLength; n >= 0 {
+		size = min(n, maxBody) + 1 // and room to see the end
+	}
+	buf := make([]byte, 0, size)
+	for {
+		if len(buf) == cap(buf) {
+			if len(buf) > maxBody {
+				return buf, nil
+			}
+			buf = append(make([]byte, 0, maxBody+1), buf...)
+		}
+		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
 // client returns the caller's client with our rule on redirects.
 func (c *Client) client() *http.Client {
 	var hc http.Client
@@ -190,11 +234,14 @@ func (c *Client) client() *http.Client {
 			c.owned = &http.Transport{
 				Proxy:                  http.ProxyFromEnvironment,
 				DialContext:            (&net.Dialer{Timeout: c.timeout()}).DialContext,
+				TLSClientConfig:        c.TLS.Clone(),
 				TLSHandshakeTimeout:    c.timeout(),
 				ForceAttemptHTTP2:      true,
 				MaxIdleConnsPerHost:    2,
 				IdleConnTimeout:        90 * time.Second,
-				MaxResponseHeaderBytes: 64 << 10,
+				MaxResponseHeaderBytes: maxHeader,
+				// What an engine may send before it is read: by default, 4 MiB.
+				HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: maxHeader, MaxReceiveBufferPerConnection: maxHeader},
 			}
 		})
 		hc.Transport = c.owned

@@ -166,6 +166,9 @@ func (d *DNS) lookupAddrs(ctx context.Context, r Resolver) ([]Worker, error) {
 	if len(addrs) == 0 {
 		return nil, notFound(d.Name)
 	}
+	if len(addrs) > MaxWorkers {
+		return nil, tooMany("addresses")
+	}
 	workers := make([]Worker, 0, len(addrs))
 	for _, a := range addrs {
 		// A resolver may return an IPv4 address in its IPv6 form, and then in
@@ -182,6 +185,9 @@ func (d *DNS) lookupSRV(ctx context.Context, r Resolver) ([]Worker, string, erro
 	}
 	if len(records) == 0 {
 		return nil, "", notFound(d.Name)
+	}
+	if len(records) > MaxWorkers {
+		return nil, "", tooMany("SRV records")
 	}
 	var warning string
 	if err != nil { // some records were malformed; the rest are good

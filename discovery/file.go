@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -34,8 +35,9 @@ const (
 // or plain text, one URL a line, # starting a comment.
 //
 // An entry that cannot be used is refused by itself. Content that is bad as a
-// whole (unreadable, removed, broken JSON, no usable entry in it, empty) changes
-// nothing: the last good set stays, and the problem is logged and in the status.
+// whole (unreadable, removed, broken JSON, no usable entry in it, empty, above 4 MiB
+// or [MaxWorkers] entries) changes nothing: the last good set stays, and the problem
+// is logged and in the status.
 // An empty file is bad because that is what a file looks like to a reader while
 // it is being written; to say that there are no workers, write [] or a comment.
 // For the same reason content is not taken in the tenth of a second after a write.
@@ -137,7 +139,8 @@ var errUnsettled = errors.New("file is being written")
 // readSettled reads a file, with read, that nobody writes to meanwhile, nor has
 // just written to.
 func readSettled(path string, read func(io.Reader) ([]byte, error)) ([]byte, error) {
-	file, err := os.Open(path)
+	// A named pipe would hold an ordinary open up until somebody writes to it.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +183,11 @@ func parseFile(content []byte) (workers []Worker, refused []Refusal, err error) 
 		return nil, nil, errors.New("want a JSON list, found an object")
 	case content[0] == '[':
 		workers, refused, err = parseJSONWorkers(content)
-		if err != nil {
-			return nil, nil, err
-		}
 	default:
-		workers = parseTextWorkers(string(content))
+		workers, err = parseTextWorkers(string(content))
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	targets, unusable := admit(workers)
 	if len(targets) == 0 && len(refused)+len(unusable) > 0 {
@@ -195,14 +198,18 @@ func parseFile(content []byte) (workers []Worker, refused []Refusal, err error) 
 }
 
 func parseJSONWorkers(content []byte) (workers []Worker, refused []Refusal, err error) {
-	var entries []json.RawMessage
-	if err := json.Unmarshal(content, &entries); err != nil {
+	var list json.RawMessage
+	if err := json.Unmarshal(content, &list); err != nil {
 		return nil, nil, fmt.Errorf("not a JSON list: %w", err)
 	}
-	for i, raw := range entries {
+	for raw := range elements(list) {
+		n := len(workers) + len(refused)
+		if n == MaxWorkers {
+			return nil, nil, tooMany("entries")
+		}
 		w, err := parseJSONWorker(raw)
 		if err != nil {
-			refused = append(refused, Refusal{Worker: fmt.Sprintf("entry %d", i), Reason: err.Error()})
+			refused = append(refused, Refusal{Worker: fmt.Sprintf("entry %d", n), Reason: clipTo(err.Error(), maxName)})
 			continue
 		}
 		workers = append(workers, w)
@@ -212,6 +219,9 @@ func parseJSONWorkers(content []byte) (workers []Worker, refused []Refusal, err 
 
 func parseJSONWorker(raw json.RawMessage) (Worker, error) {
 	var w Worker
+	if len(raw) > 4*maxName {
+		return w, fmt.Errorf("%d bytes, of which no entry has that many", len(raw))
+	}
 	if raw[0] == '"' {
 		return w, json.Unmarshal(raw, &w.URL)
 	}
@@ -233,7 +243,7 @@ func parseJSONWorker(raw json.RawMessage) (Worker, error) {
 	return Worker(fields), nil
 }
 
-func parseTextWorkers(content string) []Worker {
+func parseTextWorkers(content string) ([]Worker, error) {
 	var workers []Worker
 	for line := range strings.Lines(content) {
 		// A # inside a word is no comment but a fragment, which is refused with
@@ -241,9 +251,13 @@ func parseTextWorkers(content string) []Worker {
 		if i := strings.IndexByte(line, '#'); i == 0 || (i > 0 && strings.ContainsRune(" \t", rune(line[i-1]))) {
 			line = line[:i]
 		}
-		if line = strings.TrimSpace(line); line != "" {
-			workers = append(workers, Worker{URL: line})
+		if line = strings.TrimSpace(line); line == "" {
+			continue
 		}
+		if len(workers) == MaxWorkers {
+			return nil, tooMany("lines")
+		}
+		workers = append(workers, Worker{URL: line})
 	}
-	return workers
+	return workers, nil
 }

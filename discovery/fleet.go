@@ -90,7 +90,7 @@ type Fleet struct {
 	members map[string]*member // by id; a map is never changed, and replaced only by Run
 	pending *[]Worker          // newest set not yet looked at
 	refused []Refusal          // of the newest set
-	problem string             // why the source gave up, until it emits again
+	problem string             // why the source gave up or its set was refused, until it emits one that is not
 }
 
 // NewFleet returns a fleet that does nothing until Run.
@@ -163,6 +163,10 @@ func (f *Fleet) Run(ctx context.Context) error {
 // emit takes a complete set. Only the newest one matters, so a source never
 // waits for the one before to be worked through.
 func (f *Fleet) emit(set []Worker) {
+	if len(set) > MaxWorkers {
+		f.sourceFailed(tooMany("workers"))
+		return
+	}
 	set = slices.Clone(set)
 	f.mu.Lock()
 	f.pending, f.problem = &set, ""
@@ -175,9 +179,12 @@ func (f *Fleet) emit(set []Worker) {
 
 func (f *Fleet) sourceFailed(err error) {
 	f.mu.Lock()
+	news := f.problem != err.Error()
 	f.problem = err.Error()
 	f.mu.Unlock()
-	f.config.Logger.Error("discovery: source failed, keeping its last set", "error", err)
+	if news {
+		f.config.Logger.Error("discovery: source failed, keeping its last set", "error", err)
+	}
 }
 
 // reconcile makes the members those of the pending set.

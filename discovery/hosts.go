@@ -13,6 +13,9 @@ import (
 // ErrURL is what every error about a worker's URL wraps.
 var ErrURL = errors.New("discovery: not a worker URL")
 
+// maxName bounds the URL of a worker, and its id: both are in every log line.
+const maxName = 1 << 10
+
 // CheckURL reports what is wrong with the URL of an engine, as ErrURL, for hosts
 // that want to tell at once what a Fleet would say in its status and its log.
 func CheckURL(raw string) error {
@@ -25,7 +28,10 @@ func CheckURL(raw string) error {
 // normal: two spellings of one engine give one string (see urlKey).
 func parseWorkerURL(raw string) (*url.URL, error) {
 	bad := func(why string) (*url.URL, error) {
-		return nil, fmt.Errorf("%w: %q: %s", ErrURL, redact(raw), why)
+		return nil, fmt.Errorf("%w: %q: %s", ErrURL, clipTo(redact(raw), maxName), why)
+	}
+	if len(raw) > maxName {
+		return bad(fmt.Sprintf("%d bytes are above the bound of %d", len(raw), maxName))
 	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	switch {
@@ -223,8 +229,9 @@ func AllowHosts(hosts ...string) (func(host string) bool, error) {
 }
 
 // clip keeps what an engine said short enough for a log line.
-func clip(s string) string {
-	const most = 64
+func clip(s string) string { return clipTo(s, 64) }
+
+func clipTo(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}

@@ -18,6 +18,17 @@ type rankLoad struct {
 	err    error
 }
 
+// loadFields are the core fields of an entry, by key.
+var loadFields = func() map[string]snapshot.Field {
+	fields := make(map[string]snapshot.Field)
+	for f := snapshot.FieldTimestamp; f <= lastLoadField; f++ {
+		fields[f.String()] = f
+	}
+	return fields
+}()
+
+const lastLoadField = snapshot.FieldTotalPrefillBusyUS
+
 // errNoRanks: an engine that runs has at least one rank. One that lists none is
 // broken, and must not pass for one that is idle.
 var errNoRanks = errors.New("loads is empty")
@@ -34,24 +45,27 @@ var errNoRanks = errors.New("loads is empty")
 //
 // An error means that nothing can be said about any rank.
 func parseLoads(body []byte, maxRanks int) ([]rankLoad, error) {
-	object, err := unmarshalObject(body)
+	object, err := objectIn(body)
 	if err != nil {
 		return nil, err
 	}
-	var entries []json.RawMessage
-	if err := json.Unmarshal(object["loads"], &entries); err != nil || entries == nil {
-		return nil, fmt.Errorf("%w: loads is %s, not an array", errShape, kindOf(object["loads"]))
+	var loads json.RawMessage
+	for key, value := range members(object) {
+		if string(key) == "loads" {
+			loads = value
+		}
 	}
-	if len(entries) == 0 {
-		return nil, fmt.Errorf("%w: %w", errShape, errNoRanks)
+	if loads == nil || loads[0] != '[' {
+		return nil, fmt.Errorf("%w: loads is %s, not an array", errShape, kindOf(loads))
 	}
-	if len(entries) > maxRanks {
-		return nil, fmt.Errorf("%w: %d ranks are above the bound of %d", errShape, len(entries), maxRanks)
-	}
-	out := make([]rankLoad, len(entries))
-	byRank := make(map[int]int, len(entries))
-	for i, raw := range entries {
-		out[i] = parseLoad(raw, i)
+	var out []rankLoad
+	byRank := make(map[int]int)
+	for raw := range elements(loads) {
+		i := len(out)
+		if i == maxRanks {
+			return nil, fmt.Errorf("%w: more ranks than the bound of %d", errShape, maxRanks)
+		}
+		out = append(out, parseLoad(raw, i))
 		if out[i].rank >= maxRanks {
 			return nil, fmt.Errorf("%w: dp_rank %d is above the bound of %d ranks", errShape, out[i].rank, maxRanks)
 		}
@@ -64,20 +78,28 @@ func parseLoads(body []byte, maxRanks int) ([]rankLoad, error) {
 			out[j].reason, out[j].err = "duplicate_rank", fmt.Errorf("dp_rank %d is there more than once", out[j].rank)
 		}
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: %w", errShape, errNoRanks)
+	}
 	return out, nil
 }
 
 func parseLoad(raw json.RawMessage, position int) rankLoad {
 	e := rankLoad{rank: position}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+	if raw[0] != '{' {
 		e.reason, e.err = "type", fmt.Errorf("entry is %s, not an object", kindOf(raw))
 		return e
+	}
+	var fields [lastLoadField + 1]json.RawMessage
+	for key, value := range members(raw) {
+		if f, ok := loadFields[string(key)]; ok {
+			fields[f] = value
+		}
 	}
 	s := &e.load
 	// Here, unlike on a load socket, nothing but dp_rank says whose load it is.
 	// An engine that leaves it out lists its ranks in order.
-	if n, err := integer(fields["dp_rank"]); err == nil && n >= 0 {
+	if n, err := integer(fields[snapshot.FieldDPRank]); err == nil && n >= 0 {
 		e.rank = int(min(n, 1<<30))
 		s.DPRank = n
 		s.Present |= snapshot.FieldsOf(snapshot.FieldDPRank)
@@ -98,7 +120,7 @@ func parseLoad(raw json.RawMessage, position int) rankLoad {
 		{snapshot.FieldTotalPrefillUncachedTokens, &s.TotalPrefillUncachedTokens},
 		{snapshot.FieldTotalPrefillBusyUS, &s.TotalPrefillBusyUS},
 	} {
-		n, known, err := count(fields[c.field.String()])
+		n, known, err := count(fields[c.field])
 		switch {
 		case err != nil:
 			e.reason, e.err = numberReason(err), fmt.Errorf("%s: %w", c.field, err)
@@ -120,7 +142,7 @@ func parseLoad(raw json.RawMessage, position int) rankLoad {
 		{snapshot.FieldCacheHitRate, &s.CacheHitRate},
 		{snapshot.FieldUtilization, &s.Utilization},
 	} {
-		f, known, err := ratio(fields[c.field.String()])
+		f, known, err := ratio(fields[c.field])
 		switch {
 		case err != nil:
 			s.Refused |= snapshot.FieldsOf(c.field)
@@ -150,7 +172,7 @@ func unknownQueue(s *snapshot.LoadSnapshot) (snapshot.Field, bool) {
 
 // count reads a number of things; -1, null and absent are unknown.
 func count(raw json.RawMessage) (n int64, known bool, err error) {
-	if raw == nil || isNull(raw) {
+	if absent(raw) {
 		return 0, false, nil
 	}
 	n, err = integer(raw)
@@ -167,7 +189,7 @@ func count(raw json.RawMessage) (n int64, known bool, err error) {
 
 // ratio reads a number that is no count; -1, null and absent are unknown.
 func ratio(raw json.RawMessage) (f float64, known bool, err error) {
-	if raw == nil || isNull(raw) {
+	if absent(raw) {
 		return 0, false, nil
 	}
 	s, err := number(raw)

@@ -11,10 +11,20 @@ import (
 	"time"
 )
 
+// MaxWorkers bounds a set of workers. A larger one is taken for a mistake, in
+// whichever source, and changes nothing: the set before it stays.
+const MaxWorkers = 16384
+
+// tooMany says that a set is above the bound.
+func tooMany(what string) error {
+	return fmt.Errorf("more than the bound of %d %s", MaxWorkers, what)
+}
+
 // Worker is one engine as a source names it.
 type Worker struct {
 	// ID names the worker in the table; empty means its URL, in normal form and
-	// without user information. IDs are unique in a set.
+	// without user information. IDs are unique in a set. Neither is longer than a
+	// kilobyte.
 	ID string
 	// URL is where the engine is reached: http or https, host, optionally port,
 	// path prefix and user information.
@@ -82,6 +92,10 @@ func admit(workers []Worker) (targets []*target, refused []Refusal) {
 			refused = append(refused, refusal(w, err))
 			continue
 		}
+		if len(w.ID) > maxName {
+			refused = append(refused, refusal(w, fmt.Errorf("id of %d bytes is above the bound of %d", len(w.ID), maxName)))
+			continue
+		}
 		t := &target{id: w.ID, url: u, key: urlKey(u), poll: w.Poll}
 		if t.id == "" {
 			t.id = t.key
@@ -97,9 +111,9 @@ func admit(workers []Worker) (targets []*target, refused []Refusal) {
 }
 
 func refusal(w Worker, err error) Refusal {
-	name := redact(w.URL)
+	name := clipTo(redact(w.URL), maxName)
 	if w.ID != "" {
-		name = w.ID + " (" + name + ")"
+		name = clipTo(w.ID, maxName) + " (" + name + ")"
 	}
 	return Refusal{Worker: name, Reason: strings.TrimPrefix(err.Error(), "discovery: ")}
 }
