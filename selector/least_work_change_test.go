@@ -181,6 +181,29 @@ func TestAWorkerThatComesIsPickedWithTheNextModelAndOneThatGoesNotAtAll(t *testi
 	}
 }
 
+func TestAWorkerIsNotTakenForTheOneThatStoodInItsPlace(t *testing.T) {
+	for name, request := range map[string]func(b, c *load.Worker) Request{
+		"all":        func(b, c *load.Worker) Request { return prompt(10) },
+		"restricted": func(b, c *load.Worker) Request { return Request{Candidates: []*load.Worker{b, c}} },
+		"with a prefix": func(b, c *load.Worker) Request {
+			return Request{PromptTokens: load.Known[int64](10), Prefix: []PrefixMatch{{b, 10}, {c, 1}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, _ := newTestTable()
+			a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
+			s := leastWork1(table)
+			holdPrompt(t, b, 5000)
+			must(s.Pick(prompt(10))).Done() // which makes a model
+			table.Remove(a)                 // and b and c move up
+			x := explained(t, s, request(b, c))
+			if w := x.Workers[0]; w.ID != "c" || x.of(t, "b").amount("own_tokens") != 5000 {
+				t.Errorf("%v", x)
+			}
+		})
+	}
+}
+
 func TestAReportTakesEffectWithTheNextModel(t *testing.T) {
 	table, clock := newTestTable()
 	a, b := table.Add("a", ""), table.Add("b", "")
@@ -341,6 +364,22 @@ func TestLeastWorkGoesOnWhileEverythingElseChanges(t *testing.T) {
 	}
 	if explained.Load() == 0 {
 		t.Error("no pick was explained")
+	}
+}
+
+func TestOnePickFindsOutForAllThatAWorkerIsGone(t *testing.T) {
+	if raceEnabled {
+		return
+	}
+	table, _ := newTestTable()
+	best, other := table.Add("a", ""), table.Add("b", "")
+	holdPrompt(t, other, 1000)
+	s := leastWork1(table)
+	must(s.Pick(prompt(10))).Done()
+	table.Remove(best)
+	must(s.Pick(prompt(10))).Done()
+	if got := testing.AllocsPerRun(100, func() { must(s.Pick(prompt(10))).Done() }); got != 0 {
+		t.Errorf("each pick after that allocates %v times", got)
 	}
 }
 

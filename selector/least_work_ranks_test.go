@@ -350,26 +350,44 @@ func TestLeastWorkKnowsAllOfAGroupThatIsItsOwn(t *testing.T) {
 		table, clock := newTestTable()
 		w := table.Add("a", "")
 		c := must(load.NewConnector(w, load.ConnectorConfig{Ranks: 2}))
-		withRanks(t, table, "b", &load.Report{Running: 40, WaitingTokens: load.Known[int64](9000)})
 		k := w.Reserve(0, 600)
 		t.Cleanup(k.Done)
 		if err := c.Observe(load.Batch{Rank: 0, HasLoad: true, Load: load.Report{Running: 7, Waiting: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		clock.advance(time.Minute)
+		withRanks(t, table, "b", &load.Report{Running: 6, WaitingTokens: load.Known[int64](6000)})
+		table.Add("c", "")
 		s := New(table, Config{Policy: LeastWork(LeastWorkConfig{Ranks: ranks}), Peers: alone})
 		x := explained(t, s, prompt(10))
-		for _, w := range x.Workers {
-			if w.ID == "a" && (w.amount("others_requests") != 0 || w.amount("others_tokens") != 0 || w.Basis != Engine) {
-				t.Errorf("ranks: %v: %v", ranks, w)
-			}
-		}
 		own := 0.0
 		for _, w := range x.Workers {
 			own += w.amount("own_tokens")
+			if w.ID == "a" && (w.amount("others_requests") != 0 || w.amount("others_tokens") != 0 || w.Basis != Engine) {
+				t.Errorf("ranks: %v: %v", ranks, w)
+			}
+			if w.ID == "c" { // of three ranks that report, one has others'
+				wantAmount(t, w, "others_requests", 2)
+				wantAmount(t, w, "others_tokens", 2000)
+			}
 		}
 		if own != 600 {
 			t.Errorf("ranks: %v: %v tokens of its own", ranks, own)
 		}
+	}
+}
+
+func TestAGroupThatIsItsOwnCountsForAGatewaysShareOfTheLoad(t *testing.T) {
+	// By what is there, and not by what the engine says of it.
+	table, _ := newTestTable()
+	w := table.Add("a", "")
+	c := must(load.NewConnector(w, load.ConnectorConfig{Ranks: 1}))
+	hold(t, w, 8)
+	if err := c.Observe(load.Batch{Rank: 0, HasLoad: true, Load: load.Report{Running: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	x := explained(t, New(table, Config{Peers: replica(0, 2)}), prompt(10))
+	if want := 37500 * time.Microsecond; x.Learned.Bias != want {
+		t.Errorf("of a gateway that has all of the load the bias is %v, want %v", x.Learned.Bias, want)
 	}
 }

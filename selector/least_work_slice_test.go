@@ -124,21 +124,30 @@ func TestLeastWorkStaysInItsSliceAmongEquals(t *testing.T) {
 }
 
 func TestLeastWorkDrawsFromASliceThatIsTooLargeToBeScanned(t *testing.T) {
-	table, workers := silentFleet(upTo(260))
+	table, workers := silentFleet(upTo(259)) // of which one in the middle is shared
 	s := New(table, Config{Peers: replica(1, 2), Rand: seeded(1)})
 	var home []*load.Worker
-	for i := 130; i < 260; i++ {
+	for i := 130; i < 259; i++ {
 		home = append(home, workers[fmt.Sprintf("w%03d", i)])
 	}
-	wantUniform(t, pickAndDone(t, s, prompt(100), fewer(130*200)), home)
-	compared := 0
-	for _, w := range explained(t, s, prompt(100)).Workers {
-		if w.Out == Compared {
+	wantUniform(t, pickAndDone(t, s, prompt(100), fewer(129*200)), home)
+	for range 10 {
+		compared := 0
+		for _, w := range explained(t, s, prompt(100)).Workers {
+			if w.Out != Compared {
+				continue
+			}
 			compared++
+			if away := w.amount("away") > 0; away != (w.ID < "w129") {
+				t.Errorf("outside of the slice: %v: %v", away, w)
+			}
+			if shared := w.amount("away") == 0 && w.amount("bias") > 0; shared != (w.ID == "w129") {
+				t.Errorf("shared: %v: %v", shared, w)
+			}
 		}
-	}
-	if compared > 36 || compared < 20 {
-		t.Errorf("%d are compared, want 32 of the slice and four others at most", compared)
+		if compared > 36 || compared < 20 {
+			t.Errorf("%d are compared, want 32 of the slice and four others at most", compared)
+		}
 	}
 }
 
@@ -190,16 +199,19 @@ func TestLeastWorkPrefersWhatIsAllItsOwnToWhatItShares(t *testing.T) {
 }
 
 func TestAGatewayWithMoreThanItsShareOfTheLoadIsLessConfinedToItsSlice(t *testing.T) {
+	bias := func(fair float64) time.Duration { return time.Duration(150 * fair * fair * float64(time.Millisecond)) }
 	for _, c := range []struct {
-		own, depth int64
-		bias       time.Duration
+		own, depth, since int64 // the latter are its own too
+		bias              time.Duration
 	}{
-		{5, 10, 150 * time.Millisecond},
-		{1, 10, 150 * time.Millisecond}, // has less
-		{10, 10, 37500 * time.Microsecond},
-		{8, 10, time.Duration(150 * 0.625 * 0.625 * float64(time.Millisecond))},
-		{0, 10, 150 * time.Millisecond}, // nothing is known of its share
-		{0, 0, 150 * time.Millisecond},
+		{5, 10, 0, bias(1)},
+		{1, 10, 0, bias(1)}, // has less
+		{10, 10, 0, bias(0.5)},
+		{8, 10, 0, bias(0.625)},
+		{5, 10, 5, bias(0.5)},
+		{0, 10, 0, bias(1)}, // nothing is known of its share
+		{0, 0, 0, bias(1)},
+		{10, 0, 0, bias(1)},
 	} {
 		table, _ := newTestTable()
 		for i := range 4 {
@@ -208,12 +220,36 @@ func TestAGatewayWithMoreThanItsShareOfTheLoadIsLessConfinedToItsSlice(t *testin
 			if f := w.Advertise(1); i < 2 { // two say nothing, which must not look like a larger share
 				mustPut(t, f, 0, load.Report{Running: c.depth})
 			}
+			hold(t, w, int(c.since))
 		}
 		x := explained(t, New(table, Config{Peers: replica(0, 2)}), Request{})
 		if diff := x.Learned.Bias - c.bias; diff.Abs() > time.Microsecond {
-			t.Errorf("with %d of %d the bias is %v, want %v", c.own, c.depth, x.Learned.Bias, c.bias)
+			t.Errorf("with %d of %d the bias is %v, want %v", c.own+c.since, c.depth, x.Learned.Bias, c.bias)
 		}
 	}
+}
+
+func TestAGatewayWithMoreThanItsShareOfTheLoadExpectsLessDelayOutsideOfItsSlice(t *testing.T) {
+	w := newWorld(t, 4, Config{Peers: replica(0, 2)})
+	w.between = func(p Pick, wait time.Duration) time.Duration {
+		if p.Reason == LeastWaitingAway {
+			return wait * 8 / 5
+		}
+		return wait
+	}
+	for range 400 {
+		for _, some := range [][]*load.Worker{w.workers[:2], w.workers[2:]} {
+			w.send(t, Request{Candidates: some}, 100+w.rnd.Int64N(3000))
+			w.drain(t)
+		}
+	}
+	about(t, "away", w.learned().Away, 1.6, 0.05)
+	for _, worker := range w.workers {
+		hold(t, worker, 10)
+		mustPut(t, worker.Advertise(1), 0, load.Report{Running: 10})
+	}
+	w.refresh(t)
+	about(t, "away, of a gateway that has it all,", w.learned().Away, 1+0.6/4, 0.02)
 }
 
 func TestARequestThatIsRestrictedIsComparedOnAllItsCandidates(t *testing.T) {

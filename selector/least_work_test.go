@@ -401,7 +401,7 @@ func TestLeastWorkIsNotSpoiltByAnEngineThatHasLostCount(t *testing.T) {
 		if w := x.Workers[0]; w.ID != "a" {
 			t.Errorf("one claims %s:\n%v", must(json.Marshal(claim)), x)
 		}
-		if w := x.Workers[len(x.Workers)-1]; w.ID != "f" {
+		if w := x.Workers[len(x.Workers)-1]; w.ID != "f" || w.Load > 1<<20 {
 			t.Errorf("one claims %s, and is not the last choice:\n%v", must(json.Marshal(claim)), x)
 		}
 		// And who is known to be busy still looks busy.
@@ -409,6 +409,47 @@ func TestLeastWorkIsNotSpoiltByAnEngineThatHasLostCount(t *testing.T) {
 			t.Errorf("one claims %s: the busiest is worse than the best by %v, and without it by %v", must(json.Marshal(claim)), after, before)
 		}
 	}
+}
+
+func TestWorkersThatAreJustBusierThanOthersCountInFullForTheMean(t *testing.T) {
+	for _, c := range []struct {
+		requests, tokens [4]int64
+		want             [2]float64
+	}{
+		{[4]int64{10, 10, 10, 38}, [4]int64{3000, 3000, 3000, 19_000}, [2]float64{17, 7000}},
+		{[4]int64{0, 0, 0, 8}, [4]int64{0, 0, 0, 8000}, [2]float64{2, 2000}},
+		{[4]int64{0, 0, 40, 40}, [4]int64{0, 0, 50_000, 50_000}, [2]float64{20, 25_000}},
+	} {
+		table, _ := newTestTable()
+		for i := range 4 {
+			mustPut(t, table.Add(name(i), "").Advertise(1), 0, load.Report{Running: c.requests[i], WaitingTokens: load.Known(c.tokens[i])})
+		}
+		table.Add("mute", "")
+		w := explained(t, leastWork1(table), Request{}).of(t, "mute")
+		wantAmount(t, w, "others_requests", c.want[0])
+		wantAmount(t, w, "others_tokens", c.want[1])
+	}
+	// Of two, either may be right.
+	table, _ := newTestTable()
+	mustPut(t, table.Add("a", "").Advertise(1), 0, load.Report{})
+	mustPut(t, table.Add("b", "").Advertise(1), 0, load.Report{Running: 300})
+	if got := explained(t, leastWork1(table), Request{}).Learned.Others; got != 150 {
+		t.Errorf("the mean of 0 and 300 is %v", got)
+	}
+}
+
+func TestRequestsThatWaitAreTakenForMeanPromptsOnAWireWithoutTheirTokens(t *testing.T) {
+	table, clock := newTestTable()
+	a := table.Add("a", "")
+	a.Advertise(1)
+	s := leastWork1(table)
+	for range 500 {
+		clock.advance(modelFor)
+		must(s.Pick(prompt(300))).Done()
+	}
+	mustPut(t, a, 0, load.Report{Running: 5, Waiting: 2})
+	clock.advance(modelFor)
+	about(t, "what waits", explained(t, s, prompt(300)).of(t, "a").amount("others_tokens"), 600, 0.01)
 }
 
 func TestAnEngineThatHasLostCountDoesNotMakeUpGateways(t *testing.T) {

@@ -2,7 +2,9 @@ package selector
 
 import (
 	"fmt"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/plimsoll-go/plimsoll/load"
 )
@@ -55,7 +57,7 @@ func TestLeastWorkTellsOneTokenFromNone(t *testing.T) {
 	// The bits of a cost that ties are broken by stand for less than that.
 	table, best := equals(t, 64, func(i int) bool { return i == 40 })
 	for _, w := range table.Workers() {
-		tokens := int64(1_000_001)
+		tokens := int64(500_000_001)
 		if w == best[0] {
 			tokens--
 		}
@@ -63,6 +65,14 @@ func TestLeastWorkTellsOneTokenFromNone(t *testing.T) {
 	}
 	if counts := pickAndDone(t, New(table, Config{Peers: alone}), prompt(100_000), 300); counts[best[0]] != 300 {
 		t.Errorf("the best was picked %d times of 300", counts[best[0]])
+	}
+}
+
+func TestAWaitIsADurationWhateverItIs(t *testing.T) {
+	for seconds, want := range map[float64]time.Duration{0: 0, 1.5: 1500 * time.Millisecond, 1e12: math.MaxInt64 / 2, math.Inf(1): math.MaxInt64 / 2} {
+		if got := wait(seconds); got < want-want/1000 || got > want+want/1000 {
+			t.Errorf("%v s is %v, want %v", seconds, got, want)
+		}
 	}
 }
 
