@@ -23,7 +23,7 @@ const (
 	settling = 200 * time.Millisecond
 
 	// patience is how long a reader has to hear every rank. Some never do.
-	patience = 20 * time.Second
+	patience = 30 * time.Second
 
 	// mostDelays is how many delays of one run are kept.
 	mostDelays = 50_000

@@ -283,7 +283,8 @@ func (s *nativeSource) advance(events uint32) {
 			return
 		}
 		s.phase = greeted
-		s.until(s.port.now.Add(s.port.config.ConnectTimeout))
+		// Whose machine was too busy for it the last time gets longer.
+		s.until(s.port.now.Add(s.port.config.ConnectTimeout + 4*s.pause))
 		s.write(hello[:])
 		return
 	}

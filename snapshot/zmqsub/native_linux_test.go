@@ -59,7 +59,12 @@ func scripted(t *testing.T, script func(c net.Conn, connection int64) error) *ra
 	var connections atomic.Int64
 	p, err := listenRaw(func(c net.Conn) {
 		err := script(c, connections.Add(1))
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		for _, hungUp := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+			if errors.Is(err, hungUp) {
+				return
+			}
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
@@ -413,6 +418,21 @@ func TestPeerThatNeverFinishesItsHandshakeIsLeft(t *testing.T) {
 			eventually(t, "a connection that comes about", func() bool { _, ok := in.last(); return ok })
 		})
 	}
+}
+
+func TestPeerThatIsTooSlowToShakeHandsGetsLonger(t *testing.T) {
+	p := scripted(t, func(c net.Conn, n int64) error {
+		time.Sleep(100 * time.Millisecond) // each time
+		if err := shakeHands(c, 1); err != nil {
+			return err
+		}
+		c.Write(wire(message(n)))
+		return hold(c)
+	})
+	s := newSubscriber(t, Config{Silence: time.Hour, ConnectTimeout: 5 * time.Millisecond})
+	var in inbox
+	subscribe(t, s, p.endpoint(), in.deliver)
+	eventually(t, "a connection that comes about", func() bool { _, ok := in.last(); return ok })
 }
 
 func TestPeerThatNeverStopsToCommandStarvesNobody(t *testing.T) {
