@@ -34,9 +34,13 @@
 // An engine's answer names hosts and ports that this process will connect to.
 // Ports are taken from the answer, hosts are not: unless [Client.AllowHost]
 // says otherwise, load sockets are dialled at the host of the engine's own URL.
-// Answers are bounded in size, ranks in number, and redirects in where they may
-// lead. User information in a worker's URL is sent to that worker and never
-// logged or shown.
+//
+// Answers are bounded in size and in what it may cost to read them, ranks and
+// workers in number, and redirects in where they may lead; the table of bounds in
+// DESIGN.md has the figures. Whose certificates are trusted, and what engines are
+// told of us, is said by [Client.TLS], [Client.Token] and [Client.TokenOf]. A token
+// goes to its worker and nowhere else, and like user information in a worker's URL
+// it is never logged or shown.
 //
 // # Concurrency
 //
