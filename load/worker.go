@@ -10,9 +10,9 @@ import (
 // The handle stays usable after its removal and then changes nothing.
 type Worker struct {
 	// Read by every pick, written by picks and marks, and never by reports: first,
-	// and on cache lines of its own.
+	// and on a cache line of its own.
 	books books
-	_     [cacheLine]byte
+	_     [cacheLine - 7*8]byte
 
 	// immutable
 	id    string
@@ -35,6 +35,10 @@ type Worker struct {
 	state   *state
 	reason  string // in words, for NotPublishing and NoAnswer
 	stats   []rankStats
+
+	// Makes it a whole number of cache lines (on 64-bit machines), each of which the
+	// allocator then makes begin where one begins.
+	_ [48]byte
 }
 
 const cacheLine = 64

@@ -19,7 +19,7 @@ type model struct {
 	first    []int32 // cell of each worker; nil: each has one
 	eligible int     // cells of eligible workers, which come first
 	home     []slot  // the slice of these; nil: all
-
+	byID     []int32 // eligible cells in the order of the workers' ids; nil: not needed yet
 }
 
 // cell is a worker, or one of its ranks, with all of its cost that does not change
@@ -34,11 +34,13 @@ type cell struct {
 	kvRoom      int64   // what all tokens picked ever may be until it is full
 	kvFull      float64 // of base, for a cache that is full and of unknown capacity
 
-	place            int     // in the view
-	rank             int     // load.NoRank: the whole worker
-	ranks            float64 // that share what is there
-	requests, tokens float64 // of others
+	place            int           // in the view
+	rank             int           // load.NoRank: the whole worker
+	ranks            float64       // that share what is there
+	requests, tokens float64       // of others
+	at               time.Duration // when the oldest of its reports came
 	basis            Basis
+	owned            bool // there are no others
 	home             bool
 	waits            *waits
 }
@@ -141,10 +143,8 @@ func (p *leastWork) newModel(d *Decision, learned Learned, old *model) *model {
 		m.Bias = time.Duration(float64(m.Bias) * fair * fair)
 		m.Away = 1 + (m.Away-1)*fair*fair
 	}
-	for i := range m.cells {
-		m.fill(&m.cells[i], v, means)
-	}
-	m.slice(replica, replicas)
+	m.fill(v, means)
+	m.slice(replica, replicas, old)
 	return m
 }
 
@@ -157,25 +157,24 @@ func (p *leastWork) addCells(m *model, v load.View, old *model) {
 	}
 	for i := range v.Healthy() {
 		e := v.At(i)
-		c := cell{worker: e.Worker(), place: i, rank: load.NoRank, ranks: float64(max(e.Ranks(), 1))}
-		if from, to := old.cellsAt(i); from < to && old.cells[from].worker == c.worker {
-			c.waits = old.cells[from].waits
+		w := e.Worker()
+		var of *waits
+		if from, to := old.cellsAt(i); from < to && old.cells[from].worker == w {
+			of = old.cells[from].waits
 		} else {
-			c.waits = p.learner.of(c.worker)
+			of = p.learner.of(w)
 		}
 		before := len(m.cells)
 		if p.ranks {
 			m.first = append(m.first, int32(before))
 			for rank := range e.Ranks() {
 				if e.HasRank(rank) {
-					one := c
-					one.rank, one.ranks = rank, 1
-					m.cells = append(m.cells, one)
+					m.cells = append(m.cells, cell{worker: w, place: i, rank: rank, ranks: 1, waits: of})
 				}
 			}
 		}
 		if len(m.cells) == before {
-			m.cells = append(m.cells, c)
+			m.cells = append(m.cells, cell{worker: w, place: i, rank: load.NoRank, ranks: float64(max(e.Ranks(), 1)), waits: of})
 		}
 		if i < v.Len() {
 			m.eligible = len(m.cells)
@@ -193,21 +192,30 @@ type means struct {
 	trusted          int     // cells
 }
 
+// meansOf takes down in the cells what their engines reported, and returns what that is
+// on average.
 func (m *model) meansOf(v load.View) (sum means) {
 	type part struct{ requests, tokens, depth, own, ranks float64 } // the first two are of others, on a rank
 	parts := make([]part, 0, m.eligible)
-	for i := range m.eligible {
+	for i := range m.cells {
 		c := &m.cells[i]
-		if t, ok := c.reported(v.At(c.place)); ok {
-			requests, tokens := others(&t, m.Prompt)
-			p := part{requests / c.ranks, tokens / c.ranks, float64(t.Running) + float64(t.Waiting), float64(t.Own.InFlight), c.ranks}
-			own := float64(c.count().InFlight())
-			if t.Owned {
-				p.depth, p.own = own, own
-			}
-			parts = append(parts, p)
-			sum.own += own
+		t, ok := c.reported(v.At(c.place))
+		if !ok {
+			continue
 		}
+		c.basis, c.owned, c.at = Engine, t.Owned, t.At
+		c.requests, c.tokens = others(&t, m.Prompt)
+		c.fillKV(&t, m)
+		if i >= m.eligible {
+			continue
+		}
+		p := part{c.requests / c.ranks, c.tokens / c.ranks, float64(t.Running) + float64(t.Waiting), float64(t.Own.InFlight), c.ranks}
+		own := float64(c.count().InFlight())
+		if t.Owned {
+			p.depth, p.own = own, own
+		}
+		parts = append(parts, p)
+		sum.own += own
 	}
 	if len(parts) == 0 {
 		return sum
@@ -232,12 +240,41 @@ func (m *model) meansOf(v load.View) (sum means) {
 // look best by more than any load makes.
 func credible[P any](parts []P, of func(P) float64) float64 {
 	all := make([]float64, len(parts))
-	for i, p := range parts {
-		all[i] = of(p)
+	for i := range parts {
+		all[i] = of(parts[i])
 	}
-	slices.Sort(all)
 	last := len(all) - 1
-	return several * all[min(max(last*3/4, 1), last)] // of two, either may be right
+	return several * nth(all, min(max(last*3/4, 1), last)) // of two, either may be right
+}
+
+// nth returns what would be at place n if the values were sorted, in a time that is
+// linear in their number. It moves them.
+func nth(values []float64, n int) float64 {
+	for from, to := 0, len(values)-1; from < to; {
+		pivot, i, j := values[(from+to)/2], from, to
+		for i <= j {
+			for values[i] < pivot {
+				i++
+			}
+			for values[j] > pivot {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i++
+				j--
+			}
+		}
+		switch { // from..j are at most the pivot, i..to at least, and what is between is the pivot
+		case n <= j:
+			to = j
+		case n >= i:
+			from = i
+		default:
+			return pivot
+		}
+	}
+	return values[n]
 }
 
 // reported is what the cell's engine last reported, if that can be trusted.
@@ -265,40 +302,43 @@ func others(t *load.Totals, prompt float64) (requests, tokens float64) {
 	return min(max(requests, 0), maxOthersRequests), min(max(tokens, 0), maxOthersTokens)
 }
 
-// fill works out the costs of a cell.
+// fill works out the costs of all cells.
 //
 // What others have there goes stale, and the more senders there are the less of it is
 // known: then the mean of all is the better guess. Tokens are worked off within a
 // first-token time, requests within a response time.
-func (m *model) fill(c *cell, v load.View, mean means) {
-	c.requests, c.tokens, c.basis = mean.requests*c.ranks, mean.tokens*c.ranks, Estimated
+func (m *model) fill(v load.View, mean means) {
+	perToken, perRequest := m.PerToken.Seconds(), m.PerRequest.Seconds()
+	response, firstToken := m.Response.Seconds(), m.FirstToken.Seconds()
+	g := 0.5 * min(max(1/math.Sqrt(m.Replicas), 0.1), 1)
+	unknown := Estimated
 	if mean.trusted == 0 {
-		c.basis = Local
+		unknown = Local
 	}
-	c.kvRoom = math.MaxInt64
-	if t, ok := c.reported(v.At(c.place)); ok {
-		c.basis = Engine
-		if t.Owned {
-			c.requests, c.tokens = 0, 0
-		} else {
-			g := 0.5 * min(max(1/math.Sqrt(m.Replicas), 0.1), 1)
-			age := max(v.Now()-t.At, 0).Seconds()
-			requests, tokens := others(&t, m.Prompt)
-			c.requests += g * math.Exp(-age/m.Response.Seconds()) * (requests - c.requests)
-			c.tokens += min(1, 2*g) * math.Exp(-age/m.FirstToken.Seconds()) * (tokens - c.tokens)
+	for i := range m.cells {
+		c := &m.cells[i]
+		requests, tokens := mean.requests*c.ranks, mean.tokens*c.ranks
+		switch {
+		case c.basis != Engine:
+			c.basis, c.kvRoom = unknown, math.MaxInt64
+			c.requests, c.tokens = requests, tokens
+		case !c.owned:
+			age := max(v.Now()-c.at, 0).Seconds()
+			c.requests = requests + g*math.Exp(-age/response)*(c.requests-requests)
+			c.tokens = tokens + min(1, 2*g)*math.Exp(-age/firstToken)*(c.tokens-tokens)
 		}
-		c.fillKV(&t, m)
+		speed := c.waits.Speed()
+		perToken, perRequest := perToken/speed, perRequest/speed
+		c.perPrompt, c.perAhead, c.perInFlight = perToken, perToken/c.ranks, perRequest/c.ranks
+		c.base = c.perAhead*c.tokens + c.perInFlight*c.requests + perRequest + c.kvFull
 	}
-	speed := c.waits.Speed()
-	perToken, perRequest := m.PerToken.Seconds()/speed, m.PerRequest.Seconds()/speed
-	c.perPrompt, c.perAhead, c.perInFlight = perToken, perToken/c.ranks, perRequest/c.ranks
-	c.base = c.perAhead*c.tokens + c.perInFlight*c.requests + perRequest + c.kvFull
 }
 
 // fillKV works out when the KV cache is full. An engine whose cache is lets requests
 // wait until others end, which takes as long as a part of a response. Where the
 // capacity is not known, what is over already is all that can be said.
 func (c *cell) fillKV(t *load.Totals, m *model) {
+	c.kvRoom = math.MaxInt64
 	usage, ok := t.KVUsage.Get()
 	if !ok {
 		return
@@ -358,7 +398,7 @@ func (c *cell) load(count load.Count) int64 {
 
 // slice gives the replica its part of the cells, ordered by the workers' ids, since
 // that is the one order that all replicas agree on.
-func (m *model) slice(replica, replicas int) {
+func (m *model) slice(replica, replicas int, old *model) {
 	n := m.eligible
 	// The replica's part of the line from 0 to n, on which each cell has a length of 1.
 	// A cell on a border is shared.
@@ -367,22 +407,40 @@ func (m *model) slice(replica, replicas int) {
 	if replicas <= 1 || from >= to { // there are not that many
 		return
 	}
-	order := make([]int32, n)
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(m.cells[a].worker.ID(), m.cells[b].worker.ID()), cmp.Compare(a, b))
-	})
+	m.order(old)
 	m.home = make([]slot, 0, int(to-from)+2)
 	for i := int(from); i < n && float64(i) < to; i++ {
 		share := (min(to, float64(i+1)) - max(from, float64(i))) / min(1, to-from)
 		if share < 1e-9 {
 			continue
 		}
-		at := order[i]
+		at := m.byID[i]
 		m.cells[at].home = true
 		m.home = append(m.home, slot{at, (1 - min(share, 1)) * m.Bias.Seconds()})
 	}
 	slices.SortFunc(m.home, func(a, b slot) int { return cmp.Compare(a.cell, b.cell) })
+}
+
+// order makes byID, which hardly ever changes.
+func (m *model) order(old *model) {
+	n := m.eligible
+	same := func() bool {
+		for i := range n {
+			if m.cells[i].worker != old.cells[i].worker {
+				return false
+			}
+		}
+		return true
+	}
+	if len(old.byID) == n && same() {
+		m.byID = old.byID
+		return
+	}
+	m.byID = make([]int32, n)
+	for i := range m.byID {
+		m.byID[i] = int32(i)
+	}
+	slices.SortFunc(m.byID, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(m.cells[a].worker.ID(), m.cells[b].worker.ID()), cmp.Compare(a, b))
+	})
 }
