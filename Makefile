@@ -13,7 +13,7 @@ TESTFLAGS ?=
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 
-.PHONY: help deps demo ranks lab test chaos bench bench-scale fuzz conformance api lint fmt tidy ci
+.PHONY: help deps demo ranks soak lab test chaos bench bench-scale fuzz conformance api lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ demo: deps ## compare the policies on simulated engines (ARGS=-short: quicker; K
 
 ranks: deps ## show what becomes of an idle rank (ARGS=-zero=false: its last word is believed)
 	cd examples && go run ./ranks $(ARGS)
+
+soak: deps ## leave two gateways under load for 3 minutes while everything goes wrong (ARGS='-duration 10m -seed 2 -v')
+	cd examples && go run ./soak $(ARGS)
 
 lab: ## simulate fleets and compare the policies (PLIMSOLL_TRACES=DIR: with public traces; ARGS='-seeds 1')
 	@mkdir -p .cache
