@@ -11,11 +11,11 @@
 //	s + Window + Way
 //
 // Window is the table's own promise, and exact. Way is what a report takes from the
-// call that publishes it to the moment that the subscriber stamps it: ZeroMQ's two
-// threads and the loopback, 4 ms of the subscriber's pace, up to 100 ms that it holds a
+// call that publishes it to the moment that the subscriber stamps it: ZeroMQ and the
+// loopback, the subscriber's pace of some milliseconds, up to 100 ms that it holds a
 // reading back while a flood goes on, and the scheduling of all of them on a machine
 // that is busy with sixty engines. How long that keeps a thread waiting is measured
-// (see [Stalls]), and added for each of the four that a report goes through.
+// (see [Stalls]), and added for each of the four that a report may go through.
 //
 // An engine that comes back with more ranks on the same ports looks complete to whoever
 // listens to the ports that it had before. The table cannot know better until the

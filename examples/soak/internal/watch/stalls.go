@@ -58,8 +58,8 @@ func (s *Stalls) note(now time.Time, late time.Duration) {
 	s.worst = max(s.worst, late)
 }
 
-// hops is how many threads a report goes through, each of which may be kept waiting: the
-// publisher's, ZeroMQ's on either side, and the subscriber's, which the runtime wakes.
+// hops is how many threads a report may go through, each of which may be kept waiting:
+// the publisher's, ZeroMQ's on either side, and the subscriber's, which the runtime wakes.
 const hops = 4
 
 // Lately returns the longest standstill of the last quarter of a minute.
