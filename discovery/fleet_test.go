@@ -138,6 +138,16 @@ func (s *fakeSub) socket(t *testing.T, endpoint string) *fakeSocket {
 	return nil
 }
 
+// alive returns the socket of an endpoint, or nil if nobody listens there.
+func (s *fakeSub) alive(endpoint string) *fakeSocket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if live := s.live["tcp://"+endpoint]; len(live) > 0 {
+		return live[0]
+	}
+	return nil
+}
+
 func (s *fakeSub) count() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -416,6 +416,41 @@ func TestDNSAnswersAboveTheBoundChangeNothing(t *testing.T) {
 	}
 }
 
+// An engine that has others each time costs its sockets, a thousand at most, once
+// in a window.
+func TestEngineThatKeepsChangingItsSocketsIsAskedMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		answers := 0
+		r.net.set("a", func(req *http.Request) (*http.Response, error) {
+			answers++
+			return publishing(1, 5559+answers%2)(req)
+		})
+		r.urls(idA)
+		for i := range 600 { // it says that it has started anew, all the time
+			for _, e := range []string{"a:5559", "a:5560"} {
+				if s := r.sub.alive(e); s != nil {
+					s.report(int64(600-i), time.Now(), 1, 0)
+				}
+			}
+			advance(100 * time.Millisecond)
+		}
+		if n := len(r.net.times("a/server_info", r.began)); n < 12 || n > 18 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+
+		// Once it has settled, a new start is noticed as fast as ever.
+		r.net.set("a", publishing(1, 5559))
+		r.keepTalking(20*time.Second, "a:5559")
+		settled := time.Now()
+		r.socket("a:5559").report(0, time.Now(), 1, 0)
+		advance(1200 * time.Millisecond)
+		if n := len(r.net.times("a/server_info", settled)); n != 1 {
+			t.Errorf("asked %d times since", n)
+		}
+	})
+}
+
 // What an engine that claims as many ranks as it may makes us keep.
 func TestRanksCostBoundedMemory(t *testing.T) {
 	const most = 4 << 10 // a rank, without its socket

@@ -32,6 +32,7 @@ type member struct {
 	subs      []subscription // by rank, while there is a feed
 	explain   func()         // tells the table why there is no feed
 	failures  int            // times in a row that it could not be asked
+	changes   int            // and that it had other sockets than the time before
 	asked     time.Time
 	next      time.Time     // when to ask again
 	soon      time.Time     // and when at the earliest, if renewed
@@ -157,6 +158,9 @@ func (m *member) ask(ctx context.Context) {
 			// again, with other ranks and before anybody has heard enough of it to
 			// tell one publisher from the next. It is asked once more soon.
 			pause = min(pause, c.Table.Window())
+			m.changes++
+		} else {
+			m.changes = 0
 		}
 		if !m.publishes(ad) {
 			// The transport refused a socket. That is nothing that asking the
@@ -166,8 +170,9 @@ func (m *member) ask(ctx context.Context) {
 	}
 	m.next = m.asked.Add(pause)
 	// An engine's publishers are up long before its HTTP server: until that one
-	// answers, the sum of the ranks known so far passes for the whole.
-	m.soon = m.asked.Add(backoff(m.failures, c.RetryMin, c.Table.Window()))
+	// answers, the sum of the ranks known so far passes for the whole. One that has
+	// other sockets each time it is asked is asked ever more rarely.
+	m.soon = m.asked.Add(backoff(m.failures+m.changes, c.RetryMin, c.Table.Window()))
 	m.note(outcome, ad, err)
 }
 
