@@ -76,6 +76,16 @@ func (r *report) happened(ev event, err error) {
 	r.soak.That(err == nil, "%v: %v", ev, err)
 }
 
+// over returns how many events are.
+func (r *report) over() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.events {
+		n += k
+	}
+	return n
+}
+
 // take takes what there is to know of a performance, and looks at whether enough has
 // happened in it.
 func (r *report) take(p *performance, seen []watch.Seen, tallies []*traffic.Traffic, plan []event) {
@@ -178,11 +188,7 @@ func row[N int | int64 | uint64](w io.Writer, n N, format string, args ...any) {
 }
 
 func (r *report) printEvents(w io.Writer) {
-	total := 0
-	for _, n := range r.events {
-		total += n
-	}
-	section(w, "%d events", total)
+	section(w, "%d events", r.over())
 	const columns = 3
 	all := slices.Concat(engineChoices, listChoices)
 	for line := range slices.Chunk(all, columns) {

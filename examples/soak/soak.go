@@ -75,6 +75,15 @@ type performance struct {
 	log     io.Writer
 	began   time.Time
 	stalls  *watch.Stalls
+
+	saying sync.Mutex // held while something is written to log
+}
+
+// say tells of something while it goes on.
+func (p *performance) say(format string, args ...any) {
+	p.saying.Lock()
+	defer p.saying.Unlock()
+	fmt.Fprintf(p.log, format+"\n", args...)
 }
 
 func (p *performance) perform(ctx context.Context, plan []event) {
@@ -94,6 +103,7 @@ func (p *performance) perform(ctx context.Context, plan []event) {
 		clients.start(ctx, func(ctx context.Context) { p.pick(ctx, g) })
 	}
 	clients.start(ctx, func(ctx context.Context) { p.changePolicy(ctx, p.gateways[len(p.gateways)-1]) })
+	clients.start(ctx, func(ctx context.Context) { p.tell(ctx, tallies) })
 
 	p.happen(ctx, plan)
 
@@ -151,6 +161,32 @@ func (p *performance) sample(ctx context.Context) {
 	}
 }
 
+// tellEvery is how often it is told how it goes.
+const tellEvery = 15 * time.Second
+
+// tell tells how it goes.
+func (p *performance) tell(ctx context.Context, tallies []*traffic.Traffic) {
+	ticker := time.NewTicker(tellEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		requests := 0
+		for _, t := range tallies {
+			requests += t.Tally().Requests()
+		}
+		broken := int64(0)
+		for _, c := range p.report.checks.Results() {
+			broken += c.Broken
+		}
+		p.say("%v of %v: %d events are over, and %d requests; %d violations",
+			time.Since(p.began).Round(time.Second), p.options.duration, p.report.over(), requests, broken)
+	}
+}
+
 // happen has every event of the plan happen at its time, and returns when all is put
 // right again.
 func (p *performance) happen(ctx context.Context, plan []event) {
@@ -177,7 +213,7 @@ func (p *performance) happen(ctx context.Context, plan []event) {
 			p.report.happened(ev, err)
 		})
 		if p.options.verbose {
-			fmt.Fprintln(p.log, ev)
+			p.say("%v", ev)
 		}
 	}
 	wait(p.options.duration - time.Since(p.began))

@@ -42,7 +42,7 @@ func TestSoak(t *testing.T) {
 			t.Errorf("%q is not told of:\n%s", want, &out)
 		}
 	}
-	if n := strings.Count(events.String(), "\n"); n != len(draw(o)) {
+	if n := strings.Count(events.String(), " for "); n != len(draw(o)) {
 		t.Errorf("%d events told of, want %d", n, len(draw(o)))
 	}
 }
