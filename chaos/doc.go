@@ -164,5 +164,6 @@
 // Besides those of the list, there are links that trickle, links that come and go all
 // the time, answers that end in the middle, engines that move their load ports and change
 // their ranks, load ports that lead to another machine from one moment to the next, and
-// name servers that fail.
+// name servers that fail. One test does everything at random; CHAOS_FOR=10m has it go on
+// for longer.
 package chaos

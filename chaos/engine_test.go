@@ -81,8 +81,9 @@ type engine struct {
 	polled  int64             // digit in the answer to a poll
 	periods []period          // what has been true, the newest last
 	silent  map[int]time.Time // since when a rank publishes nothing
+	down    time.Time         // since when the engine is; zero: it is not
 	counts  counts
-	skew    time.Duration // of its wall clock
+	skew    atomic.Int64 // of its wall clock, a time.Duration
 }
 
 // counts are of an engine's requests. Each that it accepted is finished or aborted in
@@ -132,7 +133,8 @@ func startEngine(t testing.TB, c engineConfig) *engine {
 	return e
 }
 
-// bindLoads makes the links to the engine's load sockets that are not there yet.
+// bindLoads makes the links to the engine's load sockets that are not there yet. Where
+// it no longer has any, connections are refused.
 func (e *engine) bindLoads() {
 	e.t.Helper()
 	if e.config.direct {
@@ -145,6 +147,15 @@ func (e *engine) bindLoads() {
 			e.links[port] = newLink(e.t, e.at(port), e.at(publishPort+r))
 		}
 		loads = append(loads, e.links[port])
+	}
+	for _, l := range e.links {
+		switch {
+		case !slices.Contains(loads, l):
+			l.heal()
+			l.refuse()
+		case !slices.Contains(e.loads, l):
+			l.heal()
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,6 +200,7 @@ func (e *engine) start() {
 	})}
 	e.serving.Go(func() { e.server.Serve(listener) })
 	e.publish = startPublisher(e)
+	e.locked(func() { e.down = time.Time{} })
 }
 
 // stop ends its process, as if it were killed: connections are closed.
@@ -200,6 +212,7 @@ func (e *engine) stop() {
 	e.publish = nil
 	e.server.Close()
 	e.serving.Wait()
+	e.locked(func() { e.down = time.Now() })
 }
 
 // say makes every rank report the digit, 1 to 9, from its next beat on.
@@ -270,9 +283,9 @@ func (e *engine) depth() int64 {
 }
 
 // refutes says why the engine cannot be trusted with this depth of so many ranks by
-// a gateway that looks between the two times; nil if it may. Nothing that it sent
-// longer than limit ago may count, however it got there.
-func (e *engine) refutes(depth int64, ranks int, at, until time.Time, limit time.Duration) error {
+// a gateway that looked at this time, a moment ago; nil if it may. What it sent longer
+// than limit before must not count.
+func (e *engine) refutes(depth int64, ranks int, at time.Time, limit time.Duration) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	digits := make(map[int64]bool)
@@ -285,6 +298,9 @@ func (e *engine) refutes(depth int64, ranks int, at, until time.Time, limit time
 		if p.complete {
 			counts[p.ranks] = true
 		}
+	}
+	if !e.down.IsZero() && at.Sub(e.down) > limit {
+		return fmt.Errorf("it has been down for %v", at.Sub(e.down))
 	}
 	if !counts[ranks] {
 		return fmt.Errorf("it has not had %d ranks, each with a socket, for %v", ranks, limit)
@@ -310,7 +326,7 @@ func (e *engine) refutes(depth int64, ranks int, at, until time.Time, limit time
 
 // clock is the engine's wall clock, in seconds.
 func (e *engine) clock() float64 {
-	return float64(time.Now().Add(e.skew).UnixMicro()) / 1e6
+	return float64(time.Now().Add(time.Duration(e.skew.Load())).UnixMicro()) / 1e6
 }
 
 func (e *engine) serverInfo(w http.ResponseWriter, _ *http.Request) {
@@ -344,11 +360,11 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	e.count(func() { e.counts.accepted++ })
+	e.locked(func() { e.counts.accepted++ })
 	for i := range order.Lines {
 		select {
 		case <-r.Context().Done():
-			e.count(func() { e.counts.aborted++ })
+			e.locked(func() { e.counts.aborted++ })
 			return
 		case <-time.After(order.Pause):
 		}
@@ -356,10 +372,10 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 	}
 	io.WriteString(w, order.end())
-	e.count(func() { e.counts.finished++ })
+	e.locked(func() { e.counts.finished++ })
 }
 
-func (e *engine) count(change func()) {
+func (e *engine) locked(change func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change()

@@ -51,7 +51,7 @@ const (
 type gatewayConfig struct {
 	source   discovery.Source
 	window   time.Duration
-	sockets  zmqsub.Config
+	sockets  *zmqsub.Config
 	selector selector.Config
 	poll     bool
 	change   func(*discovery.Config)
@@ -85,7 +85,7 @@ func startGateway(t testing.TB, c gatewayConfig, engines ...*engine) *gateway {
 	if known {
 		c.source = discovery.Static(urls(engines)...)
 	}
-	if c.sockets == (zmqsub.Config{}) {
+	if c.sockets == nil {
 		c.sockets = quick()
 	}
 	g := &gateway{
@@ -99,7 +99,7 @@ func startGateway(t testing.TB, c gatewayConfig, engines ...*engine) *gateway {
 	g.knows(engines...)
 	g.picker = selector.New(g.table, c.selector)
 	var err error
-	if g.subscriber, err = zmqsub.New(c.sockets); err != nil {
+	if g.subscriber, err = zmqsub.New(*c.sockets); err != nil {
 		t.Fatal(err)
 	}
 	wiring := discovery.Config{
@@ -146,8 +146,8 @@ func startGateway(t testing.TB, c gatewayConfig, engines ...*engine) *gateway {
 }
 
 // quick is a subscriber that waits for everything as much shorter as the window is.
-func quick() zmqsub.Config {
-	return zmqsub.Config{
+func quick() *zmqsub.Config {
+	return &zmqsub.Config{
 		Silence:           window,
 		HeartbeatInterval: 100 * time.Millisecond,
 		HeartbeatTimeout:  300 * time.Millisecond,
@@ -173,10 +173,9 @@ func (g *gateway) audit(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
 		v := g.table.View()
-		until := time.Now()
 		for i := range v.Healthy() {
 			if e := v.At(i); e.Trusted() {
-				if err := g.wrong(v, e, at, until); err != nil {
+				if err := g.wrong(v, e, at); err != nil {
 					g.t.Errorf("%s is trusted: %v", e.Worker().ID(), err)
 					return
 				}
@@ -186,7 +185,7 @@ func (g *gateway) audit(ctx context.Context) {
 	}
 }
 
-func (g *gateway) wrong(v load.View, entry load.Entry, at, until time.Time) error {
+func (g *gateway) wrong(v load.View, entry load.Entry, at time.Time) error {
 	if age := v.Age(entry); age < 0 || age > g.window {
 		return fmt.Errorf("its oldest report is %v old", age)
 	}
@@ -201,7 +200,7 @@ func (g *gateway) wrong(v load.View, entry load.Entry, at, until time.Time) erro
 	if e == nil {
 		return nil
 	}
-	return e.refutes(entry.Depth(), entry.Ranks(), at, until, g.window+slack)
+	return e.refutes(entry.Depth(), entry.Ranks(), at, g.window+slack)
 }
 
 // serve sends a request to one engine after another until one answers.
