@@ -25,6 +25,7 @@ type flood struct {
 	what  []byte
 	cause error // that the connection is given up for; nil: it is not
 	early error // the same, where frames are seen before their message is whole
+	once  bool  // said once, and then nothing more
 }
 
 func floods() []flood {
@@ -33,14 +34,15 @@ func floods() []flood {
 	}
 	const most = oversize * snapshot.MaxPayload
 	return []flood{
-		{"empty frames without end", bytes.Repeat([]byte{1, 0}, 32<<10), snapshot.ErrEndless, snapshot.ErrFrameCount},
-		{"small frames without end", bytes.Repeat(frame(true, make([]byte, 34)), 1<<10), snapshot.ErrEndless, snapshot.ErrFrameCount},
-		{"large frames without end", frame(true, make([]byte, most)), snapshot.ErrEndless, snapshot.ErrPayloadSize},
-		{"messages of a thousand frames", append(bytes.Repeat([]byte{1, 0}, 1000), 0, 0), snapshot.ErrFrameCount, snapshot.ErrFrameCount},
-		{"messages too large", whole(make([]byte, most)), snapshot.ErrPayloadSize, snapshot.ErrPayloadSize},
-		{"large messages", whole(make([]byte, snapshot.MaxPayload)), nil, nil},
-		{"small messages", bytes.Repeat(whole(payload(1)), 1<<10), nil, nil},
-		{"subscriptions", bytes.Repeat([]byte("\x04\x0a\x09SUBSCRIBE"), 1<<10), nil, nil},
+		{"empty frames without end", bytes.Repeat([]byte{1, 0}, 32<<10), snapshot.ErrEndless, snapshot.ErrFrameCount, false},
+		{"small frames without end", bytes.Repeat(frame(true, make([]byte, 34)), 1<<10), snapshot.ErrEndless, snapshot.ErrFrameCount, false},
+		{"large frames without end", frame(true, make([]byte, most)), snapshot.ErrEndless, snapshot.ErrPayloadSize, false},
+		{"messages of a thousand frames", append(bytes.Repeat([]byte{1, 0}, 1000), 0, 0), snapshot.ErrFrameCount, snapshot.ErrFrameCount, false},
+		{"messages too large", whole(make([]byte, most)), snapshot.ErrPayloadSize, snapshot.ErrPayloadSize, false},
+		{"large messages", whole(make([]byte, snapshot.MaxPayload)), nil, nil, false},
+		{"small messages", bytes.Repeat(whole(payload(1)), 1<<10), nil, nil, false},
+		{"subscriptions", bytes.Repeat([]byte("\x04\x0a\x09SUBSCRIBE"), 1<<10), nil, nil, false},
+		{"most of a message", append(frame(true, make([]byte, most/2)), frame(false, make([]byte, most/2))[:most/2]...), nil, nil, true},
 	}
 }
 
@@ -79,7 +81,15 @@ func sufferFlood(spec string) error {
 	if over != libzmqFloods {
 		f.cause = f.early
 	}
-	peer, err := listenRaw(pour(f.what))
+	serve := pour(f.what)
+	if f.once {
+		serve = func(c net.Conn) {
+			if introduce(c) == nil {
+				blurt(f.what)(c)
+			}
+		}
+	}
+	peer, err := listenRaw(serve)
 	if err != nil {
 		return err
 	}

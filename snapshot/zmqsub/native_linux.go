@@ -182,7 +182,8 @@ type nativeSource struct {
 	fd      int // -1 = none
 	phase   phase
 	due     time.Time     // when the phase has taken too long, or the pause is over
-	pause   time.Duration // the last one; 0 once the peer has said something of use
+	pause   time.Duration // the last one; 0 once a connection has been of use for longer than that
+	since   time.Time     // when it began to stream
 	heardAt time.Time     // when the peer last sent anything
 	pinged  time.Time     // when it was last asked to
 	minor   byte          // of the peer's version
@@ -309,7 +310,7 @@ func (s *nativeSource) advance(events uint32) {
 			s.write(readyCommand)
 		default:
 			s.in = s.in[n:]
-			s.phase = streaming
+			s.phase, s.since = streaming, s.port.now
 			s.until(s.heartbeat())
 			s.write(subscribeToAll(s.minor))
 			s.announce()
@@ -396,7 +397,10 @@ func (s *nativeSource) recv() ([]byte, bool, error) {
 			}
 		default:
 			s.in = s.in[n:]
-			s.midway, s.pause = f.more, 0
+			s.midway = f.more
+			if s.pause > 0 && s.port.now.Sub(s.since) > s.pause {
+				s.pause = 0
+			}
 			return append([]byte(nil), f.body...), f.more, nil
 		}
 	}
@@ -473,9 +477,10 @@ func (s *nativeSource) write(b []byte) {
 	}
 }
 
-// fail gives up a connection whose peer makes no sense, and has recv say so.
+// fail gives up a connection whose peer makes no sense, and has recv say so. It
+// will hardly make more in a moment.
 func (s *nativeSource) fail(err error) {
-	s.midway = false
+	s.midway, s.pause = false, s.port.config.ReconnectMax
 	s.rest(s.port.now)
 	s.err = err
 	s.announce()

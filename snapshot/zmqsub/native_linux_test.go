@@ -501,6 +501,52 @@ func TestAttemptsAtAPeerThatHangsUpAreFurtherAndFurtherApart(t *testing.T) {
 	}
 }
 
+func TestPeerThatMakesNoSenseIsLeftForLonger(t *testing.T) {
+	const longest = 300 * time.Millisecond
+	var attempts []time.Time
+	var mu sync.Mutex
+	p := scripted(t, func(c net.Conn, _ int64) error {
+		mu.Lock()
+		attempts = append(attempts, time.Now())
+		mu.Unlock()
+		if err := shakeHands(c, 1); err != nil {
+			return err
+		}
+		c.Write(append(wire(message(1)), 0xff)) // something of use, and then nonsense
+		return hold(c)
+	})
+	s := newSubscriber(t, Config{Silence: time.Hour, ReconnectMax: longest})
+	subscribe(t, s, p.endpoint(), func(snapshot.Delivery) {})
+	eventually(t, "some attempts", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(attempts) >= 4
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for i, at := range attempts[1:] {
+		if d := at.Sub(attempts[i]); d < longest/2 {
+			t.Errorf("attempt %d came after %v", i+1, d)
+		}
+	}
+}
+
+func TestConnectionOfUseIsFollowedByAQuickOneOnlyIfItLasted(t *testing.T) {
+	for lasted, want := range map[time.Duration]time.Duration{
+		0: 2 * time.Second, time.Second: 2 * time.Second, time.Second + 1: 100 * time.Millisecond, time.Hour: 100 * time.Millisecond,
+	} {
+		port := &nativePort{config: &Config{ReconnectMax: time.Minute}, limit: 1000, now: time.Now()}
+		s := &nativeSource{port: port, fd: -1, phase: streaming, pause: time.Second, since: port.now.Add(-lasted), in: wire(message(1))}
+		if _, _, err := s.recv(); err != nil {
+			t.Fatal(err)
+		}
+		s.midway = false
+		if s.rest(port.now); s.pause != want {
+			t.Errorf("after %v: a pause of %v, want %v", lasted, s.pause, want)
+		}
+	}
+}
+
 func TestGateIsShutButForAWait(t *testing.T) {
 	e, err := newEpoll()
 	if err != nil {

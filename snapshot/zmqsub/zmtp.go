@@ -19,6 +19,10 @@ const (
 	flagMore    = 1
 	flagLong    = 2
 	flagCommand = 4
+
+	// commandLimit is far above what any command takes. A publisher that sends
+	// nothing else costs a round as many of them as commandsPerDrain says.
+	commandLimit = 4 << 10
 )
 
 // hello is what we say first: signature, version 3.1, NULL, not a server.
@@ -92,7 +96,7 @@ func readFrame(b []byte, limit int) (f wireFrame, n int, err error) {
 	} else {
 		size = uint64(b[1])
 	}
-	if size > uint64(limit) {
+	if size > uint64(limit) || f.command && size > commandLimit {
 		return f, 0, errFrameSize
 	}
 	if n = head + int(size); len(b) < n {
@@ -128,7 +132,7 @@ func checkReady(body []byte) error {
 	case err != nil:
 		return err
 	case name == "ERROR":
-		return fmt.Errorf("zmqsub: peer refuses: %q", data[min(1, len(data)):])
+		return refusal(data)
 	case name != "READY":
 		return errHandshake
 	}
@@ -138,11 +142,19 @@ func checkReady(body []byte) error {
 			return errCommand
 		}
 		if data = rest; bytes.EqualFold(key, []byte("Socket-Type")) && string(value) != "PUB" && string(value) != "XPUB" {
-			return fmt.Errorf("zmqsub: peer is a %q socket, not a PUB", value)
+			return fmt.Errorf("zmqsub: peer is a %q socket, not a PUB", clip(value))
 		}
 	}
 	return nil
 }
+
+// refusal is the error of a peer's ERROR command.
+func refusal(data []byte) error {
+	return fmt.Errorf("zmqsub: peer refuses: %q", clip(data[min(1, len(data)):]))
+}
+
+// clip keeps what a peer said short enough for a log line.
+func clip(b []byte) []byte { return b[:min(64, len(b))] }
 
 // readProperty reads a property of a READY command off the front of b.
 func readProperty(b []byte) (key, value, rest []byte, ok bool) {
@@ -182,7 +194,7 @@ func answer(body []byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case name == "ERROR":
-		return nil, fmt.Errorf("zmqsub: peer refuses: %q", data[min(1, len(data)):])
+		return nil, refusal(data)
 	case name != "PING":
 		return nil, nil
 	case len(data) < pingHead || len(data) > pingLength:

@@ -102,6 +102,29 @@ func TestFrameThatCannotBeIsRefusedByItsHead(t *testing.T) {
 	}
 }
 
+func TestCommandsAreSmall(t *testing.T) {
+	head := func(size uint64) []byte {
+		return binary.BigEndian.AppendUint64([]byte{flagCommand | flagLong}, size)
+	}
+	if _, _, err := readFrame(head(commandLimit), 1<<20); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := readFrame(head(commandLimit+1), 1<<20); err != errFrameSize {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatAPeerSaysIsClipped(t *testing.T) {
+	long := strings.Repeat("\x00", commandLimit-100)
+	property := binary.BigEndian.AppendUint32([]byte("\x05READY\x0bSocket-Type"), uint32(len(long)))
+	_, later := answer([]byte("\x05ERROR\xff" + long))
+	for _, err := range []error{checkReady([]byte("\x05ERROR\xff" + long)), checkReady(append(property, long...)), later} {
+		if err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.1000v", err)
+		}
+	}
+}
+
 func TestOnlyAPublisherIsReady(t *testing.T) {
 	property := func(key, value string) string {
 		return string(append(binary.BigEndian.AppendUint32([]byte(string(rune(len(key)))+key), uint32(len(value))), value...))
