@@ -63,6 +63,9 @@ func lie(t *testing.T, tamper func(*performance), checks ...func(*report) *check
 		want[c(r).Name] = true
 	}
 	for _, c := range r.checks.Results() {
+		if c.Name == r.soak.Name {
+			continue // in so short a time there may be too little of anything
+		}
 		if c.Broken > 0 != want[c.Name] {
 			t.Errorf("%q was broken %d times, want it %v:\n%s", c.Name, c.Broken, want[c.Name], strings.Join(c.First, "\n"))
 		}
