@@ -126,8 +126,12 @@ func (o *owner) run() {
 		case now.Sub(o.lastRound) < roundEvery:
 			o.rest(o.lastRound.Add(roundEvery)) // what is ready now still is then
 		default:
+			flowing := now.Sub(o.lastRound) < 2*roundEvery
 			o.lastRound = now
 			o.round(ready)
+			if flowing {
+				o.rest(now.Add(roundEvery)) // and not be woken by the next message only to do so then
+			}
 		}
 	}
 }
