@@ -174,34 +174,37 @@ func TestAnEngineThatHasLostCountTeachesNothing(t *testing.T) {
 }
 
 func TestASlowWorkerIsLearnedAndGetsLess(t *testing.T) {
-	w := newWorld(t, 6, Config{})
-	slow := w.workers[2]
-	w.speeds[slow] = 0.5
-	w.serve(t, 3000, 0.7)
-	clear(w.picked)
-	w.serve(t, 2000, 0.7)
-	if got := w.speed(slow); got < 0.45 || got > 0.75 {
-		t.Errorf("half as fast as the others, it seems to be of speed %v", got)
-	}
-	others := (2000 - w.picked[slow]) / 5
-	if w.picked[slow] > others*2/3 || w.picked[slow] < others/4 {
-		t.Errorf("half as fast as the others, it got %d requests, the others %d each", w.picked[slow], others)
-	}
-	for _, worker := range w.workers {
-		if got := w.speed(worker); worker != slow && got != 1 {
-			t.Errorf("%s is as fast as most, and seems to be of speed %v", worker.ID(), got)
+	for _, perToken := range []time.Duration{50 * time.Microsecond, 4 * time.Microsecond} { // some minutes, some seconds
+		w := newWorld(t, 6, Config{})
+		w.perToken, w.base = perToken, 400*perToken
+		slow := w.workers[2]
+		w.speeds[slow] = 0.5
+		w.serve(t, 3000, 0.7)
+		clear(w.picked)
+		w.serve(t, 2000, 0.7)
+		if got := w.speed(slow); got < 0.45 || got > 0.75 {
+			t.Errorf("half as fast as the others, it seems to be of speed %v", got)
 		}
-	}
+		others := (2000 - w.picked[slow]) / 5
+		if w.picked[slow] > others*2/3 || w.picked[slow] < others/4 {
+			t.Errorf("half as fast as the others, it got %d requests, the others %d each", w.picked[slow], others)
+		}
+		for _, worker := range w.workers {
+			if got := w.speed(worker); worker != slow && got != 1 {
+				t.Errorf("%s is as fast as most, and seems to be of speed %v", worker.ID(), got)
+			}
+		}
 
-	w.speeds[slow] = 1
-	w.serve(t, 4000, 0.7)
-	clear(w.picked)
-	w.serve(t, 2000, 0.7)
-	if got := w.speed(slow); got != 1 {
-		t.Errorf("as fast as the others again, it seems to be of speed %v", got)
-	}
-	if n := w.picked[slow]; n < 280 || n > 390 {
-		t.Errorf("as fast as the others again, it got %d of 2000", n)
+		w.speeds[slow] = 1
+		w.serve(t, 4000, 0.7)
+		clear(w.picked)
+		w.serve(t, 2000, 0.7)
+		if got := w.speed(slow); got != 1 {
+			t.Errorf("as fast as the others again, it seems to be of speed %v", got)
+		}
+		if n := w.picked[slow]; n < 280 || n > 390 {
+			t.Errorf("as fast as the others again, it got %d of 2000", n)
+		}
 	}
 }
 

@@ -394,6 +394,7 @@ func TestLeastWorkIsNotSpoiltByAnEngineThatHasLostCount(t *testing.T) {
 		{Running: 1 << 40, Waiting: 1 << 20, WaitingTokens: load.Known[int64](1 << 40)},
 		{Running: 4, Waiting: 1 << 31},
 		{Running: 4, KVUsage: load.Known(1.0), KVCapacity: load.Known[int64](1), WaitingTokens: load.Known[int64](1 << 62)},
+		{Running: 4, KVUsage: load.Known(0.1), KVCapacity: load.Known[int64](1000), Waiting: 1 << 62},
 	} {
 		table, clock := newTestTable()
 		fill(table, clock, &claim)
@@ -403,6 +404,9 @@ func TestLeastWorkIsNotSpoiltByAnEngineThatHasLostCount(t *testing.T) {
 		}
 		if w := x.Workers[len(x.Workers)-1]; w.ID != "f" || w.Load > 1<<20 {
 			t.Errorf("one claims %s, and is not the last choice:\n%v", must(json.Marshal(claim)), x)
+		}
+		if f := x.of(t, "f"); claim.KVUsage.IsKnown() && (f.amount("kv_tokens_over") < 1<<30 || f.amount("kv_tokens_over") > 1<<32) {
+			t.Errorf("one claims %s, which is %v tokens too many", must(json.Marshal(claim)), f.amount("kv_tokens_over"))
 		}
 		// And who is known to be busy still looks busy.
 		if before, after := honest.of(t, "h").Cost-honest.of(t, "a").Cost, x.of(t, "h").Cost-x.of(t, "a").Cost; after < before/2 {

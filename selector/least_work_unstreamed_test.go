@@ -49,6 +49,30 @@ func TestAPromptThatNobodySeesBeginPendsUntilThatIsExpected(t *testing.T) {
 	}
 }
 
+func TestAPromptThatNobodySeesBeginWaitsForThoseOfOthersToo(t *testing.T) {
+	// 50 µs · (4,000 + 1,000), on each of however many ranks.
+	for _, ranks := range []int{1, 4} {
+		table, clock := newTestTable()
+		reports := make([]*load.Report, ranks)
+		for rank := range reports {
+			reports[rank] = waitingTokens(4000)
+		}
+		withRanks(t, table, "a", reports...)
+		s := leastWork1(table)
+		p := mustPick(t, s, unstreamedPrompt(1000))
+		for _, c := range []struct {
+			at      time.Duration
+			pending int64
+		}{{240, 1000}, {260, 0}} {
+			clock.elapsed.Store(int64(c.at*time.Millisecond - modelFor))
+			look(t, s, clock)
+			if got := p.Worker.Own().PendingTokens; got != c.pending {
+				t.Errorf("on %d ranks %d tokens pend after %d ms, want %d", ranks, got, c.at, c.pending)
+			}
+		}
+	}
+}
+
 func TestAPromptThatNobodySeesBeginPendsOnItsRankToo(t *testing.T) {
 	table, clock := newTestTable()
 	a := withRanks(t, table, "a", running(0), running(0))
