@@ -121,8 +121,14 @@ func (r *report) take(p *performance, seen []watch.Seen, tallies []*traffic.Traf
 // allShows is how long it takes until there is some of everything.
 const allShows = time.Minute
 
-// enough looks at whether so much has happened that the other checks mean something.
+// tooSlow is for how long the machine may stand still. Of a slower one it cannot be told
+// what is wrong and what only late: the gateways' patience with engines is some seconds.
+const tooSlow = time.Second
+
+// enough looks at whether so much has happened that the other checks mean something, on
+// a machine on which they do.
 func (r *report) enough(plan []event) {
+	r.soak.That(r.stalls <= tooSlow, "the machine stood still for %v, which is too long to tell anything", ms(r.stalls))
 	planned := make(map[kind]int)
 	for _, ev := range plan {
 		planned[ev.kind]++

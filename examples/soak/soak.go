@@ -44,7 +44,7 @@ func rehearse(ctx context.Context, o options) error {
 // perform sets everything up, has the events happen, and closes everything. tamper, if
 // it is not nil, may do what it likes to it before it begins: tests have the gateways
 // lie.
-func perform(ctx context.Context, o options, r *report, plan []event, log io.Writer, tamper func(*performance)) (err error) {
+func perform(ctx context.Context, o options, r *report, plan []event, log io.Writer, tamper func(*performance) (undo func())) (err error) {
 	s, err := setUp(o)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func perform(ctx context.Context, o options, r *report, plan []event, log io.Wri
 	s.fleet.world.Settles()
 	r.begin(p.began)
 	if tamper != nil {
-		tamper(p)
+		defer tamper(p)()
 	}
 	p.perform(ctx, plan)
 	r.checkGrowth()

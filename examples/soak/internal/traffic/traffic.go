@@ -108,8 +108,13 @@ type Traffic struct {
 func New(c Config) *Traffic {
 	return &Traffic{
 		config: c,
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}},
-		tally:  Tally{Outcomes: make(map[Outcome]int)},
+		client: &http.Client{Transport: &http.Transport{
+			MaxIdleConnsPerHost: 1000,
+			// A server waits for some time only for the first request on a connection, and
+			// whoever sends one at that moment has lost it.
+			IdleConnTimeout: 3 * time.Second,
+		}},
+		tally: Tally{Outcomes: make(map[Outcome]int)},
 	}
 }
 

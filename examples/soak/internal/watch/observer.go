@@ -142,7 +142,18 @@ func (o *Observer) Seen() Seen {
 type picture struct {
 	id      string
 	trusted bool
+	depth   int64          // of all ranks together, if trusted
 	ranks   []*load.Report // nil where the rank never reported
+}
+
+// sum is what the depth should be.
+func (p picture) sum() (sum int64) {
+	for _, r := range p.ranks {
+		if r != nil {
+			sum += r.Running + r.Waiting
+		}
+	}
+	return sum
 }
 
 // Look compares once.
@@ -158,7 +169,7 @@ func (o *Observer) Look() {
 	// What picks go by: the view has been through other hands than the status.
 	for i := range view.Healthy() {
 		e := view.At(i)
-		p := picture{id: e.Worker().ID(), trusted: e.Trusted(), ranks: make([]*load.Report, e.Ranks())}
+		p := picture{id: e.Worker().ID(), trusted: e.Trusted(), depth: e.Depth(), ranks: make([]*load.Report, e.Ranks())}
 		for rank := range p.ranks {
 			if r, ok := e.Report(rank); ok {
 				p.ranks[rank] = r
@@ -170,7 +181,7 @@ func (o *Observer) Look() {
 	for i := range statuses {
 		s := &statuses[i]
 		present[s.ID] = true
-		p := picture{id: s.ID, trusted: s.Trusted, ranks: make([]*load.Report, len(s.Ranks))}
+		p := picture{id: s.ID, trusted: s.Trusted, depth: s.Depth.Or(-1), ranks: make([]*load.Report, len(s.Ranks))}
 		for rank := range p.ranks {
 			p.ranks[rank] = s.Ranks[rank].Report
 		}
@@ -249,9 +260,14 @@ func (o *Observer) judge(p picture, now time.Time) {
 		return fmt.Sprintf("%v is trusted, and %s: window %v, way %v", e, stale, o.limits.Window, way)
 	})
 
-	o.that(m, o.checks.Incomplete, !partial || age <= o.limits.Birth()+o.stalls.Lately(), func() string {
-		return fmt.Sprintf("%v is trusted on %d ranks, and has had %d for %v: at most %v", e, len(p.ranks), ranks, age, o.limits.Birth())
-	})
+	incomplete := ""
+	switch sum := p.sum(); {
+	case partial && age > o.limits.Birth()+o.stalls.Lately():
+		incomplete = fmt.Sprintf("is trusted on %d ranks, and has had %d for %v: at most %v", len(p.ranks), ranks, age, o.limits.Birth())
+	case p.depth != sum:
+		incomplete = fmt.Sprintf("has a depth of %d, and its ranks report %d together", p.depth, sum)
+	}
+	o.that(m, o.checks.Incomplete, incomplete == "", func() string { return fmt.Sprintf("%v %s", e, incomplete) })
 }
 
 // verify looks for the reports of a picture among those that were sent, each once.
@@ -285,7 +301,7 @@ func (o *Observer) verify(e *truth.Engine, m *memory, p picture, way time.Durati
 			o.seen.Longest = max(o.seen.Longest, took)
 		}
 		// A worker that was gone starts from nothing.
-		if s := o.world.List.Spell(e.ID); s.Listed && s.Out > o.limits.List && r.Received.Before(s.Since) {
+		if s := o.world.List.Spell(e.ID); s.Listed && s.Out > o.limits.List+o.stalls.Lately() && r.Received.Before(s.Since) {
 			o.checks.List.Broken("%s: %v was out of the list for %v, and has a report from before it came back", o.name, e, s.Out)
 		}
 	}
