@@ -186,13 +186,14 @@ const libzmqFloods = "libzmq"
 func TestFloodsAreHeldInBoundedMemory(t *testing.T) {
 	const mostOverLibzmq, most = 768 << 10, 64 << 10 // KiB
 	needGauge(t)
-	for _, f := range floods() {
-		for _, n := range []int{1, 16} {
-			if n == 1 && !errors.Is(f.cause, snapshot.ErrEndless) {
-				continue
-			}
-			testFlood(t, fmt.Sprintf("%d times %s, over %s", n, f.name, libzmqFloods), mostOverLibzmq)
-			testFlood(t, fmt.Sprintf("%d times %s, over our own", n, f.name), most)
+	for i, f := range floods() {
+		testFlood(t, fmt.Sprintf("16 times %s, over our own", f.name), most)
+		if i == 0 {
+			testFlood(t, fmt.Sprintf("1 times %s, over %s", f.name, libzmqFloods), mostOverLibzmq)
+		}
+		// What libzmq shows in time is no different.
+		if errors.Is(f.cause, snapshot.ErrEndless) || f.cause == nil {
+			testFlood(t, fmt.Sprintf("16 times %s, over %s", f.name, libzmqFloods), mostOverLibzmq)
 		}
 	}
 }
