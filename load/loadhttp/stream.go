@@ -131,7 +131,7 @@ func (p *picture) update() update {
 	s := &p.status
 	return update{
 		At: s.At.UnixMilli(), Level: s.Level, Headline: s.Headline, Policy: s.Policy, Fleet: &s.Fleet,
-		Learned: s.Learned, Rows: []json.RawMessage{},
+		Learned: s.Learned, Rows: []json.RawMessage{}, Events: []Event{},
 	}
 }
 

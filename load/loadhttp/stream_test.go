@@ -34,8 +34,11 @@ func TestAViewerGetsEverythingAndThenWhatIsNew(t *testing.T) {
 			t.Errorf("the histories are %v", got)
 		}
 
-		// Time passes and nothing is new.
+		// Time passes and nothing is new. The page takes lists for lists.
 		advance(time.Second)
+		if raw := string(v.bytes()); strings.Contains(raw, ":null,\"whole") || !strings.HasSuffix(raw, `"rows":[],"picks":[],"events":[]}`+"\n\n") {
+			t.Errorf("of an interval without news comes %s", raw[strings.LastIndex(raw, "data: "):])
+		}
 		if u = v.update(); u.Whole != nil || rowIDs(u) != "[]" || len(u.Events) != 0 {
 			t.Errorf("of an interval without news comes %+v", u)
 		}

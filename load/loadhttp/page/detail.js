@@ -62,11 +62,11 @@ function fillDetail(el, id, w) {
   say(w.notes ? 'ok' : w.level, capital(stateNames[w.state] || w.state), w.reason, w.advice);
   for (const n of w.notes || []) say('warn', capital(noteNames[n.name] || n.name), n.text);
 
-  const most = Math.max(1, ...w.history);
+  const most = Math.max(1, ...w.history), known = w.history.some(d => d !== null);
   const line = newLine();
   drawLine(line, w.history, most);
   const span = seconds(model.whole.samples * model.whole.interval);
-  box.append(make('h3', '', `Depth, to ${number(most)}`), line, make('div', 'axis', make('span', '', span + ' ago'), make('span', '', 'now')));
+  box.append(make('h3', '', known ? `Depth, to ${number(most)}` : 'Depth: not known'), line, make('div', 'axis', make('span', '', span + ' ago'), make('span', '', 'now')));
 
   const list = make('dl', 'facts');
   facts(list, [

@@ -52,6 +52,7 @@ function lose() {
 function sayLost() {
   if (!link.lostAt) return;
   setLink('lost', 'disconnected');
+  document.title = 'disconnected: ' + (model.whole ? model.whole.title : 'no picture yet');
   const from = link.heard ? `What you see is of ${clockTime(model.at)}, ${seconds(Date.now() - link.heard)} ago. ` : '';
   const next = link.source ? 'Trying …' : `Next try in ${Math.max(0, Math.ceil((link.nextAt - Date.now()) / 1000))} s.`;
   text($('lost').firstElementChild, `Disconnected. ${from}${next}`);

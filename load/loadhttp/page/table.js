@@ -44,7 +44,7 @@ function compare() {
 }
 
 let list = []; // the workers of the table, in its order
-let touched = 0; // when somebody last pointed at a row: it must not run away
+let touched = -Infinity; // when somebody last pointed at a row: it must not run away
 
 // arrange finds the workers that are wanted, and their order.
 export function arrange() {
@@ -61,7 +61,7 @@ export function arrange() {
 }
 
 // release lets the order change.
-export function release() { touched = 0; }
+export function release() { touched = -Infinity; }
 
 // Only the rows in sight exist. They are kept in place, and given another worker when it
 // is scrolled or sorted.

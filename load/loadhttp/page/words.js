@@ -1,25 +1,29 @@
-// What things are called, and how numbers are written.
+// What things are called, and how numbers are written. A name that is not here is shown
+// as it is, whatever it is: __proto__ keeps out those that every object has.
 
 export const stateNames = {
+  __proto__: null,
   dead: 'dead', stale: 'stale', never_reported: 'never heard', no_answer: 'no answer', unhealthy: 'out of rotation',
   set_aside: 'set aside', booting: 'booting', not_publishing: 'not publishing', no_feed: 'no feed', trusted: 'trusted',
 };
 export const stateOrder = Object.keys(stateNames);
-const levels = ['ok', 'warn', 'out', 'bad'];
-export const noteNames = { kv_full: 'KV cache full' };
+export const noteNames = { __proto__: null, kv_full: 'KV cache full' };
 export const reasonNames = {
+  __proto__: null,
   least_waiting: 'least expected wait', least_waiting_away: 'least expected wait, outside of our slice',
   turn: 'its turn', chance: 'drawn at random', least_loaded: 'least loaded', less_loaded_of_two: 'less loaded of two',
   imbalance: 'least loaded: loads diverge', no_match: 'least loaded: little of the prompt is cached anywhere',
   prefix_owner: 'has the longest prefix cached', pinned: 'the request asked for it',
 };
 export const outNames = {
+  __proto__: null,
   not_healthy: 'out of rotation', set_aside: 'set aside', not_listed: 'not among the candidates', excluded: 'excluded',
   filtered_out: 'filtered out', lacks_rank: 'without the rank', not_drawn: 'not drawn',
 };
-export const basisNames = { engine: '', estimated: 'estimated: not trusted', local: 'own requests only', none: '' };
+export const basisNames = { __proto__: null, engine: '', estimated: 'estimated: not trusted', local: 'own requests only', none: '' };
 // The summands of a cost: their words, their unit, and their colour, 0 to 7.
 export const terms = {
+  __proto__: null,
   own_tokens: ['our prompts there', 'tokens', 0], others_tokens: ['others’ prompts there', 'tokens', 1],
   prompt_tokens: ['this prompt', 'tokens', 2], own_requests: ['our requests there', '', 3],
   others_requests: ['others’ requests there', '', 4], request: ['this request', '', 5],
