@@ -12,8 +12,12 @@ TESTFLAGS ?=
 
 # Works in every module: the modules of the tools are not those of the code.
 STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
+BENCHSTAT = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' benchstat
 
-.PHONY: help deps demo ranks soak lab test chaos bench bench-scale fuzz conformance api lint fmt tidy ci
+# Recorded for each release: see bench/results.
+COMPARED = ^Benchmark(HotPath|Request|LeastWork|LeastWorkModel|Reserve|Put|View|LoadSnapshot|LoadStat|Decode|Summary)$$
+
+.PHONY: help deps demo ranks soak lab test chaos bench bench-compare bench-scale fuzz conformance api figures lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +52,12 @@ chaos: deps ## run a gateway on a network that fails in every way (Linux)
 bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG)
 
+bench-compare: COUNT = 10
+bench-compare: deps ## measure what is recorded of the last release, and compare (COUNT=, BENCHTIME=)
+	@mkdir -p .cache
+	go test -run='^$$' -bench='$(COMPARED)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG) >.cache/bench.txt || { cat .cache/bench.txt; exit 1; }
+	$(BENCHSTAT) bench/results/latest.txt .cache/bench.txt
+
 bench-scale: deps ## measure what it costs to listen to 64, 1,024 and 8,192 ranks (ARGS='-ranks 1024 -runs 5')
 	cd bench && go run ./scale $(ARGS)
 
@@ -59,6 +69,9 @@ conformance: deps ## run the engines' own publishers and encoders against this l
 
 api: ## record the exported API in api/, after a change of it that is meant
 	go test ./internal/archtest -run=ExportedAPI -count=1 -record
+
+figures: deps ## compare allocations and instructions with the recorded ones (RECORD=1: record them)
+	@.ci/figures.sh $(if $(RECORD),record)
 
 lint: deps ## check formatting, go vet and staticcheck
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && if [ -n "$$unformatted" ]; then echo 'not formatted (make fmt):'; echo "$$unformatted"; exit 1; fi

@@ -4,6 +4,7 @@
 #   deps.sh              Go, a C compiler, pkg-config, libzmq with its headers
 #   deps.sh go           Go alone
 #   deps.sh python       Python 3.10 with venv, for the conformance run
+#   deps.sh valgrind     valgrind, which counts instructions
 #
 # It asks nothing: where it may not install, it says what to install and fails.
 # With CGO_ENABLED=0 in the environment nothing but Go is needed.
@@ -166,6 +167,16 @@ check_python() {
 	say "$(python3 --version) is here"
 }
 
+check_valgrind() {
+	if ! have valgrind; then
+		m=$(manager)
+		[ -n "$m" ] || die "valgrind is needed, and none of apt, dnf, apk and brew is here to install it"
+		install "$m" 'valgrind' valgrind
+		have valgrind || die "there is still no valgrind after installing it"
+	fi
+	say "$(valgrind --version) is here"
+}
+
 case ${1:-all} in
 all)
 	check_go
@@ -177,5 +188,6 @@ all)
 	;;
 go) check_go ;;
 python) check_python ;;
-*) die "usage: deps.sh [all|go|python]" ;;
+valgrind) check_valgrind ;;
+*) die "usage: deps.sh [all|go|python|valgrind]" ;;
 esac
