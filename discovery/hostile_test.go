@@ -451,6 +451,34 @@ func TestEngineThatKeepsChangingItsSocketsIsAskedMoreRarely(t *testing.T) {
 	})
 }
 
+// What every worker of a set makes us keep, and its goroutine.
+func TestWorkersCostBoundedMemory(t *testing.T) {
+	const workers, most = 1000, 32 << 10
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		list := make([]string, workers)
+		for i := range list {
+			host := fmt.Sprint("worker-", i)
+			r.net.set(host, publishing(1, 5559))
+			list[i] = "http://" + host + ":1"
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r.urls(list...)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if n := r.sub.count(); n != workers {
+			t.Fatalf("%d of %d workers are listened to", n, workers)
+		}
+		n := (int64(after.HeapAlloc+after.StackInuse) - int64(before.HeapAlloc+before.StackInuse)) / workers
+		t.Logf("%d bytes a worker", n)
+		if n > most {
+			t.Errorf("%d bytes a worker, want at most %d", n, most)
+		}
+	})
+}
+
 // What an engine that claims as many ranks as it may makes us keep.
 func TestRanksCostBoundedMemory(t *testing.T) {
 	const most = 4 << 10 // a rank, without its socket
