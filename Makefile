@@ -15,7 +15,7 @@ STATICCHECK = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' staticcheck
 BENCHSTAT = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' benchstat
 
 # Recorded for each release: see bench/results.
-COMPARED = ^Benchmark(HotPath|Request|LeastWork|LeastWorkModel|Reserve|Put|View|LoadSnapshot|LoadStat|Decode|Summary)$$
+COMPARED = ^Benchmark(HotPath|Request|LeastWorkModel|Reserve|Put|View|LoadSnapshot|LoadStat|Decode|Summary)$$
 
 .PHONY: help deps demo ranks soak lab test chaos bench bench-compare bench-scale fuzz conformance api figures lint fmt tidy ci
 
