@@ -240,33 +240,33 @@ func (x *Explanation) outs() (counts []slog.Attr) {
 }
 
 // String tells in one line what the worker was compared by.
-func (w Considered) String() string {
+func (x Considered) String() string {
 	var b strings.Builder
 	mark := ' '
-	if w.Chosen {
+	if x.Chosen {
 		mark = '*'
 	}
-	fmt.Fprintf(&b, "%c %s", mark, w.ID)
-	if w.Rank != load.NoRank {
-		fmt.Fprintf(&b, " rank %d", w.Rank)
+	fmt.Fprintf(&b, "%c %s", mark, x.ID)
+	if x.Rank != load.NoRank {
+		fmt.Fprintf(&b, " rank %d", x.Rank)
 	}
-	if w.Out != Compared {
-		fmt.Fprintf(&b, ": %v", w.Out)
+	if x.Out != Compared {
+		fmt.Fprintf(&b, ": %v", x.Out)
 		return b.String()
 	}
-	fmt.Fprintf(&b, ": load %d (%v)", w.Load, w.Basis)
-	if w.Terms != nil {
-		fmt.Fprintf(&b, ", cost %v", roundedWait(w.Cost))
+	fmt.Fprintf(&b, ": load %d (%v)", x.Load, x.Basis)
+	if x.Terms != nil {
+		fmt.Fprintf(&b, ", cost %v", roundedWait(x.Cost))
 		sep := " = "
-		for _, t := range w.Terms {
+		for _, t := range x.Terms {
 			fmt.Fprintf(&b, "%s%v %s (%.4g)", sep, roundedWait(t.Cost), t.Name, t.Amount)
 			sep = " + "
 		}
 	}
-	if w.Why != load.Trusted {
-		fmt.Fprintf(&b, ", reports: %v", w.Why)
-	} else if w.Age > 0 {
-		fmt.Fprintf(&b, ", reported %v ago", w.Age.Round(time.Millisecond))
+	if x.Why != load.Trusted {
+		fmt.Fprintf(&b, ", reports: %v", x.Why)
+	} else if x.Age > 0 {
+		fmt.Fprintf(&b, ", reported %v ago", x.Age.Round(time.Millisecond))
 	}
 	return b.String()
 }
