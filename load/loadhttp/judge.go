@@ -79,6 +79,9 @@ const (
 	deepAmong   = 3  // trusted workers
 	blindLeast  = 4  // requests
 	dropsRecent = time.Minute
+	// An engine that takes its time for a step is silent meanwhile, and half a window
+	// of that is nothing.
+	lateAt = 0.75 // of the window
 )
 
 // notes says what is remarkable about a trusted worker, the most telling first.
@@ -95,7 +98,7 @@ func notes(w *Worker, f *Fleet, window time.Duration, requests float64, dropping
 	if usage := w.KVUsage.Or(0); usage >= kvFull {
 		note("kv_full", "KV cache is %.0f %% full: requests wait for room", 100*usage)
 	}
-	if !w.Owned && w.Age > window/2 {
+	if !w.Owned && float64(w.Age) > lateAt*float64(window) {
 		note("late", "last report is %v old, and counts until %v", w.Age.Round(100*time.Millisecond), window)
 	}
 	if dropping {

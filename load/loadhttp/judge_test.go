@@ -58,7 +58,7 @@ func TestWhatIsWorthALookAboutATrustedWorker(t *testing.T) {
 	fleet := &Fleet{Trusted: 3, MeanDepth: 10}
 	fine := func() *Worker {
 		w := &Worker{DepthNow: load.Known[int64](28), Speed: load.Known(0.67), KVUsage: load.Known(0.949)}
-		w.Depth, w.Age, w.InFlight, w.SinceReport = load.Known[int64](0), window/2, 5, 2
+		w.Depth, w.Age, w.InFlight, w.SinceReport = load.Known[int64](0), window*3/4, 5, 2
 		return w
 	}
 	for _, tt := range []struct {
@@ -73,7 +73,7 @@ func TestWhatIsWorthALookAboutATrustedWorker(t *testing.T) {
 		{"of no known speed", func(w *Worker, _ *Fleet) { w.Speed = load.Maybe[float64]{} }, ""},
 		{"of no speed", func(w *Worker, _ *Fleet) { w.Speed = load.Known(0.0) }, "slow: first tokens take 1e+03 times as long as on the average worker"},
 		{"full", func(w *Worker, _ *Fleet) { w.KVUsage = load.Known(0.95) }, "kv_full: KV cache is 95 % full: requests wait for room"},
-		{"late", func(w *Worker, _ *Fleet) { w.Age += 100 * time.Millisecond }, "late: last report is 2.6s old, and counts until 5s"},
+		{"late", func(w *Worker, _ *Fleet) { w.Age += 100 * time.Millisecond }, "late: last report is 3.9s old, and counts until 5s"},
 		{"late, and all ours", func(w *Worker, _ *Fleet) { w.Age, w.Owned = time.Hour, true }, ""},
 		{"blind", func(w *Worker, _ *Fleet) { w.SinceReport = 1 }, "blind: reports no request at all, and 4 of ours are there"},
 		{"all at once", func(w *Worker, _ *Fleet) {

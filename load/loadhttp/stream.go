@@ -52,6 +52,7 @@ type row struct {
 	Level  Level  `json:"level"`
 	Reason string `json:"reason,omitempty"`
 	Notes  []Note `json:"notes,omitempty"`
+	Owned  bool   `json:"owned,omitempty"`
 
 	Running       load.Maybe[int64]   `json:"running,omitzero"`
 	Waiting       load.Maybe[int64]   `json:"waiting,omitzero"`
@@ -75,7 +76,7 @@ type rankCell [4]int64
 
 func newRow(w *Worker) row {
 	r := row{
-		ID: w.ID, State: w.State, Level: w.Level, Reason: w.Reason, Notes: w.Notes,
+		ID: w.ID, State: w.State, Level: w.Level, Reason: w.Reason, Notes: w.Notes, Owned: w.Owned,
 		Running: w.Running, Waiting: w.Waiting, WaitingTokens: w.WaitingTokens,
 		Depth: w.DepthNow, KVUsage: rounded(w.KVUsage, 1000),
 		InFlight: w.InFlight, Unstarted: w.Unstarted,

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
@@ -83,6 +84,32 @@ func TestItUpdatesByItself(t *testing.T) {
 	if now := eval[int](b, "performance.getEntriesByType('resource').length"); now != fetched {
 		t.Errorf("%d requests were made on top of the stream", now-fetched)
 	}
+}
+
+// The ranks of a group that is driven from here need not report: what is in flight there
+// is its depth.
+func TestAGroupThatIsOursAloneIsNeverStale(t *testing.T) {
+	w := newWorld(t, 3, 1)
+	w.change(func() {
+		conn, err := load.NewConnector(w.table.Add("group-0", ""), load.ConnectorConfig{Ranks: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 7 {
+			r, err := conn.Reserve(fmt.Sprint("request-", i), 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { r.Done() })
+		}
+	})
+	b := open(t, w.server.URL+"/#q=group&worker=group-0", desktop)
+	b.until(`document.querySelectorAll('#rows tr[data-level=ok] .ranks i').length === 2`)
+	b.until(`document.querySelector('#rows .c-depth').textContent >= 7 && document.querySelector('#rows .c-depth').textContent === document.querySelector('#rows .c-flight span').textContent`)
+	if n := eval[int](b, `document.querySelectorAll('#rows .old, #rows .past, #rows .hot, #rows .warm').length`); n != 0 {
+		t.Errorf("%d things are marked as if they were stale", n)
+	}
+	b.until(`document.querySelector('#detail').textContent.includes('all its requests are ours')`)
 }
 
 func TestItFiltersAndSorts(t *testing.T) {
@@ -172,6 +199,10 @@ func TestAThousandWorkersStayUsable(t *testing.T) {
 	b.until(`document.querySelector('#shown').textContent === '1,000 workers' && document.querySelector('#rows tr[data-level]').textContent.includes('stale')`)
 	if n := eval[int](b, "document.querySelectorAll('#rows tr').length"); n > 50 {
 		t.Errorf("of 1,000 workers there are %d rows", n)
+	}
+
+	if height := eval[float64](b, "document.querySelector('#rows tr[data-level]').getBoundingClientRect().height"); height != 38 {
+		t.Errorf("a row is %v pixels high; those that are not there count as 38", height)
 	}
 
 	// With each update texts and sizes change, and no element comes or goes in the table.

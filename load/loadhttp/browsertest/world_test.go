@@ -16,10 +16,7 @@ import (
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
-const (
-	interval = 100 * time.Millisecond // of the page, and of everything that happens in the world
-	window   = 3 * time.Second
-)
+const window = 3 * time.Second
 
 // world is a fleet that lives: its engines report, and a gateway picks from them.
 type world struct {
@@ -62,6 +59,10 @@ func (p *taught) Learned() selector.Learned {
 // lives from when it has been running for some intervals.
 func newWorld(t *testing.T, n, ranks int) *world {
 	t.Helper()
+	interval := 100 * time.Millisecond // of the page, and of everything that happens
+	if n > 100 {
+		interval = 500 * time.Millisecond // there is much to do in it, and not for us alone
+	}
 	w := &world{random: rand.New(rand.NewPCG(1, 2)), table: load.NewTable(load.Config{Window: window})}
 	policy := &taught{Policy: selector.LeastWork(selector.LeastWorkConfig{})}
 	for i := range n {
@@ -116,7 +117,7 @@ func newWorld(t *testing.T, n, ranks int) *world {
 		<-ended
 	})
 	t.Cleanup(w.stop)
-	for deadline := time.Now().Add(patience); ; time.Sleep(interval / 10) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if s := w.page.Status(); len(s.Events) > 0 && s.Fleet.Trusted == n {
 			return w // and the page has seen it so
 		} else if time.Now().After(deadline) {

@@ -72,7 +72,7 @@ function fillDetail(el, id, w) {
   facts(list, [
     ['running + waiting', w.running === null ? 'unknown' : `${number(w.running)} + ${number(w.waiting)}` + (w.trusted ? '' : ', last known')],
     ['prompt tokens waiting', w.waiting_tokens === null ? 'unknown' : number(w.waiting_tokens)],
-    ['age of the oldest report', w.running === null ? 'none' : seconds(w.age_ns / 1e6)],
+    ['age of the oldest report', (w.running === null ? 'none' : seconds(w.age_ns / 1e6)) + (w.owned ? '; all its requests are ours, so that none is needed' : '')],
     ['ours in flight', `${number(w.in_flight)}, ${number(w.since_report)} of them not in its report yet`],
     ['ours without a first token', `${number(w.unstarted)}, with ${number(w.pending_tokens)} prompt tokens`],
     ['our picks', `${number(w.picked)}, now ${decimals(w.picks_per_second)}/s: ${percent(w.share, 2)} of all`],

@@ -20,7 +20,6 @@ export function take(update) {
     const old = model.workers.get(row.id);
     row.history = update.whole ? update.whole.history[i] : old ? old.history : [];
     row.words = words(row);
-    row.find = [row.id, row.state, stateNames[row.state], row.words, ...(row.notes || []).map(n => n.name)].join(' ').toLowerCase();
     model.workers.set(row.id, row);
   });
   if (!update.whole) {
@@ -34,6 +33,9 @@ export function take(update) {
   const changed = new Set(update.events.map(e => e.id));
   model.events = update.events.concat(model.events.filter(e => !changed.has(e.id))).slice(0, model.whole.events);
 }
+
+// findable is all of a worker that a filter looks at.
+export const findable = w => [w.id, w.state, stateNames[w.state], w.words, ...(w.notes || []).map(n => n.name)].join('\n').toLowerCase();
 
 function words(w) {
   if (w.notes) return w.notes.map(n => n.text).join('; ');

@@ -90,6 +90,7 @@ export function drawEvents() {
   }, (li, e) => {
     attr(li, 'data-level', e.level);
     text(li.children[0], clockTime(e.at));
+    attr(li.children[0], 'title', e.at);
     text(li.children[1].lastChild, bare(e.text));
     text(li.children[2], e.count > 1 ? '× ' + e.count : '');
     attr(li.children[2], 'title', e.count > 1 ? `since ${clockTime(e.first)}` : '');

@@ -2,7 +2,7 @@
 
 import { $, make, svg, text, attr, size } from './dom.js';
 import { stateNames, stateOrder, number, percent, decimals, seconds, bare } from './words.js';
-import { model, wanted, want, age, group, reportedDepth, mean } from './model.js';
+import { model, wanted, want, age, group, findable, reportedDepth, mean } from './model.js';
 
 const levels = ['ok', 'warn', 'out', 'bad'];
 
@@ -49,7 +49,8 @@ let touched = -Infinity; // when somebody last pointed at a row: it must not run
 // arrange finds the workers that are wanted, and their order.
 export function arrange() {
   const terms = wanted.q.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = w => (!wanted.state || group(w) === wanted.state) && terms.every(t => w.find.includes(t));
+  const found = w => { const all = findable(w); return terms.every(t => all.includes(t)); };
+  const fits = w => (!wanted.state || group(w) === wanted.state) && (!terms.length || found(w));
   const next = [...model.workers.values()].filter(fits).sort(compare());
   const held = performance.now() - touched < 3000 && list.length > 0;
   if (held) {
@@ -110,11 +111,19 @@ export function drawTable() {
   $('none').lastElementChild.hidden = !model.workers.size;
 }
 
+// depthParts is what a depth is made of: running and waiting, as reported, and what we have
+// sent since. Where all requests are ours it is what is in flight, whatever was reported.
+function depthParts(w) {
+  if (w.owned) return w.depth === undefined ? [] : [w.depth];
+  if (w.running === undefined) return [];
+  return w.since ? [w.running, w.waiting, w.since] : [w.running, w.waiting];
+}
+
 // Bars can be compared only on one scale. It is taken over all workers.
 function scales() {
   const s = { depth: 1, history: 1, rank: 1, ranks: 1 };
   for (const w of model.workers.values()) {
-    s.depth = Math.max(s.depth, reportedDepth(w) + (w.since ?? 0));
+    s.depth = Math.max(s.depth, depthParts(w).reduce((a, b) => a + b, 0));
     for (const d of w.history) if (d > s.history) s.history = d;
     s.ranks = Math.max(s.ranks, w.ranks.length);
     for (const r of w.ranks) s.rank = Math.max(s.rank, r[0] + r[1]);
@@ -131,13 +140,10 @@ function drawRow(tr, w, scale) {
   attr(id, 'title', w.words ? w.id + '\n' + w.words : w.id);
   text(id.lastChild, w.words);
 
-  const known = w.running !== undefined;
-  text(depth.firstChild, known ? number(w.running) + ' + ' + number(w.waiting) + (w.since ? ' + ' + number(w.since) : '') : '–');
-  depth.classList.toggle('past', w.depth === undefined && known);
-  const [running, waiting, sent] = depth.lastChild.children;
-  size(running, 'width', (w.running ?? 0) / scale.depth);
-  size(waiting, 'width', (w.waiting ?? 0) / scale.depth);
-  size(sent, 'width', (w.since ?? 0) / scale.depth);
+  const parts = depthParts(w);
+  text(depth.firstChild, parts.length ? parts.map(number).join(' + ') : '–');
+  depth.classList.toggle('past', w.depth === undefined && parts.length > 0);
+  [...depth.lastChild.children].forEach((bar, i) => size(bar, 'width', (parts[i] ?? 0) / scale.depth));
 
   drawLine(line.firstChild, w.history, scale.history);
   drawRanks(ranks.firstChild, w.ranks, scale.rank);
@@ -147,7 +153,7 @@ function drawRow(tr, w, scale) {
   size(kv.lastChild.firstChild, 'width', w.kv ?? 0);
   const ms = age(w), never = w.ranks.some(r => !r[2]) && w.state === 'never_reported';
   text(old.firstChild, never ? 'never' : ms === undefined ? '–' : seconds(ms));
-  old.firstChild.className = w.state === 'stale' || w.state === 'never_reported' ? 'hot' : ms > model.whole.window / 2 ? 'warm' : '';
+  old.firstChild.className = w.state === 'stale' || w.state === 'never_reported' ? 'hot' : !w.owned && ms > model.whole.window * .75 ? 'warm' : '';
   text(flight.firstChild, number(w.in_flight));
   text(flight.lastChild, w.unstarted ? number(w.unstarted) + ' unstarted' : '');
   text(share.firstChild, percent(w.share, model.workers.size > 100 ? 2 : 1));
@@ -191,7 +197,7 @@ function drawRanks(el, ranks, most) {
     const some = ranks.slice(Math.floor(i * ranks.length / columns), Math.floor((i + 1) * ranks.length / columns));
     const bar = el.children[i];
     size(bar, 'height', Math.max(...some.map(r => r[0] + r[1])) / most);
-    bar.className = some.every(r => r[3] && r[2]) ? '' : 'old';
+    bar.className = some.every(r => r[3]) ? '' : 'old';
   }
 }
 

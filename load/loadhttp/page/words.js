@@ -33,7 +33,7 @@ export const terms = {
 
 export const number = n => n === undefined || n === null ? '–' : n.toLocaleString('en');
 export const percent = (x, digits = 0) => x === undefined || x === null ? '–' : (100 * x).toFixed(digits) + ' %';
-export const clockTime = t => new Date(t).toLocaleTimeString([], { hour12: false });
+export const clockTime = t => new Date(t).toLocaleTimeString([], { hourCycle: 'h23' });
 export const bare = text => text.replace(/https?:\/\//g, '');
 
 export function decimals(x) { return x >= 100 || x === 0 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2); }
