@@ -71,6 +71,9 @@ const (
 	// several times as much, prompts do.
 	tokensPerRequest = 40
 
+	minPerToken = 1e-6 // seconds
+	maxPerToken = 5e-3
+
 	recent     = 0.02  // weight of the newest of a moving mean
 	keepLine   = 0.999 // of each sample of the line, with the next one
 	keepWorker = 0.998 // of each sample of a worker
@@ -204,11 +207,12 @@ func (l *learner) firstToken(w *load.Worker, took time.Duration, of uint64) {
 	defer l.mu.Unlock()
 	n := note(of)
 	at0, slope, ok := l.line.fit()
-	if !ok {
-		at0, slope = 0, unlearned().PerToken.Seconds()
-	}
 	want := max(at0+slope*n.ahead(), 0)
-	waited := min(took.Seconds(), maxSpeed*max(want, 0.1)) // what hangs says nothing of others
+	most := max(want, 0.1)
+	if !ok {
+		most = 1 + maxPerToken/maxSpeed*n.ahead()
+	}
+	waited := min(took.Seconds(), maxSpeed*most) // what hangs says nothing of others
 	l.firstWait += recent * (waited - l.firstWait)
 	if n.ahead() > farAhead*max(l.prompt, 1) {
 		return
@@ -249,7 +253,7 @@ func (l *learner) learnedLocked() Learned {
 	u := unlearned()
 	if at0, perToken, ok := l.line.fit(); ok {
 		u.Base = wait(max(at0, 0))
-		u.PerToken = wait(min(max(perToken, 1e-6), 5e-3))
+		u.PerToken = wait(min(max(perToken, minPerToken), maxPerToken))
 		u.PerRequest = tokensPerRequest * u.PerToken
 	}
 	u.FirstToken = wait(max(l.firstWait, 1e-3))

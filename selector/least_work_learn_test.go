@@ -40,6 +40,33 @@ func TestWhatAPromptTokenTakesIsLearnedFromTheWaitsForFirstTokens(t *testing.T) 
 	}
 }
 
+func TestAPromptTokenTakesWhatItCanTakeAtAll(t *testing.T) {
+	for perToken, want := range map[time.Duration]time.Duration{50 * time.Nanosecond: time.Microsecond, 30 * time.Millisecond: 5 * time.Millisecond} {
+		w := newWorld(t, 2, Config{})
+		w.perToken = perToken
+		for range 200 {
+			w.send(t, Request{}, 100+w.rnd.Int64N(1000))
+			w.drain(t)
+		}
+		if l := w.learned(); l.PerToken != want || l.PerRequest != 40*want {
+			t.Errorf("a token that takes %v is taken to take %v, and a request %v", perToken, l.PerToken, l.PerRequest)
+		}
+	}
+}
+
+func TestSlowEnginesAreLearnedToo(t *testing.T) {
+	for _, perToken := range []time.Duration{time.Millisecond, 4 * time.Millisecond} {
+		w := newWorld(t, 2, Config{})
+		w.serve(t, 100*(int(perToken/time.Millisecond)-1), 0.2) // or from what faster ones have taught
+		w.perToken, w.base = perToken, 2*time.Second
+		for range 1500 {
+			w.send(t, Request{}, 100+w.rnd.Int64N(3000))
+			w.drain(t)
+		}
+		about(t, "a token", w.learned().PerToken, perToken, 0.35)
+	}
+}
+
 func TestNothingIsBelievedBeforeThereAreSamples(t *testing.T) {
 	w := newWorld(t, 2, Config{})
 	w.perToken = 500 * time.Microsecond
