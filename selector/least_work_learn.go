@@ -71,7 +71,7 @@ const (
 	// several times as much, prompts do.
 	tokensPerRequest = 40
 
-	minPerToken = 1e-6 // seconds
+	minPerToken = 1e-6 // seconds, between which every engine is
 	maxPerToken = 5e-3
 
 	recent     = 0.02  // weight of the newest of a moving mean
@@ -209,7 +209,7 @@ func (l *learner) firstToken(w *load.Worker, took time.Duration, of uint64) {
 	at0, slope, ok := l.line.fit()
 	want := max(at0+slope*n.ahead(), 0)
 	most := max(want, 0.1)
-	if !ok {
+	if !ok { // as with the slowest engine that there is
 		most = 1 + maxPerToken/maxSpeed*n.ahead()
 	}
 	waited := min(took.Seconds(), maxSpeed*most) // what hangs says nothing of others
