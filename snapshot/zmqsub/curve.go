@@ -24,9 +24,10 @@ type Curve struct {
 	ServerKey string
 
 	// ServerKeyOf, unless nil, gives the public key of the engine behind an
-	// endpoint as it was passed to Subscribe; "" stands for ServerKey. It is asked
-	// by Subscribe, and again on an owner goroutine for each fresh connection, so
-	// that an engine may come back with another key. It must not block.
+	// endpoint as it was passed to Subscribe (by package discovery, with the host of
+	// the worker's URL); "" stands for ServerKey. It is asked by Subscribe, and again
+	// on an owner goroutine for each fresh connection, so that an engine may come
+	// back with another key. It must not block.
 	ServerKeyOf func(endpoint string) string
 
 	// PublicKey and SecretKey are our own pair, for engines that take certain
