@@ -277,8 +277,11 @@ func (h *Handler) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	send := func(b []byte) bool {
-		// A server may have a shorter limit for whole answers, or a writer may know none.
+		// In the place of the server's limit for whole answers. That of HTTP/2 ends the
+		// stream when it has passed, also while nothing is written. An error is a writer
+		// that knows no limits.
 		_ = control.SetWriteDeadline(time.Now().Add(writeWithin))
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 		if _, err := w.Write(b); err != nil {
 			return false
 		}

@@ -173,36 +173,48 @@ func TestCloseEndsStreamsAndServesOn(t *testing.T) {
 	})
 }
 
-// A viewer who is there has nothing to say, and one that is not is found out by a write
-// that fails: the limit for it is set anew each time, whatever the server's is.
-func TestAViewerThatHasVanishedIsGivenUp(t *testing.T) {
-	h, table := newTest(t, Config{Interval: time.Millisecond})
-	worker(t, table, "a", 3, 1)
-	server := httptest.NewUnstartedServer(h)
-	server.Config.WriteTimeout = time.Millisecond
-	server.Start()
-	defer server.Close()
-	resp, err := server.Client().Get(server.URL + "/stream")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b [4096]byte
-	for n := 0; n < 10; {
-		got, err := resp.Body.Read(b[:])
-		if err != nil {
-			t.Fatalf("the stream ends: %v", err)
-		}
-		n += strings.Count(string(b[:got]), "data: ")
-	}
-	resp.Body.Close()
-	for {
-		h.mu.Lock()
-		viewers, changed := h.viewers, h.changed
-		h.mu.Unlock()
-		if viewers == 0 {
-			return
-		}
-		<-changed
+// A stream goes on for longer than the server gives to whole answers, and who has left is
+// found out.
+func TestAStreamOutlastsTheLimitsOfItsServer(t *testing.T) {
+	for name, start := range map[string]func(*httptest.Server){
+		"HTTP/1.1": (*httptest.Server).Start,
+		"HTTP/2.0": func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, table := newTest(t, Config{Interval: time.Millisecond})
+			worker(t, table, "a", 3, 1)
+			server := httptest.NewUnstartedServer(h)
+			server.Config.WriteTimeout = 50 * time.Millisecond
+			server.Config.ReadTimeout = 50 * time.Millisecond
+			start(server)
+			defer server.Close()
+			resp, err := server.Client().Get(server.URL + "/stream")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.Proto != name {
+				t.Errorf("it is %s", resp.Proto)
+			}
+			began := time.Now()
+			var b [4096]byte
+			for n := 0; n < 20 || time.Since(began) < 3*server.Config.WriteTimeout; {
+				got, err := resp.Body.Read(b[:])
+				if err != nil {
+					t.Fatalf("the stream ends: %v", err)
+				}
+				n += strings.Count(string(b[:got]), "data: ")
+			}
+			resp.Body.Close()
+			for {
+				h.mu.Lock()
+				viewers, changed := h.viewers, h.changed
+				h.mu.Unlock()
+				if viewers == 0 {
+					return
+				}
+				<-changed
+			}
+		})
 	}
 }
 
