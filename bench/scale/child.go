@@ -49,11 +49,9 @@ func startChild(ctx context.Context, first any, args ...string) (*child, json.Ra
 		return nil, nil, err
 	}
 	line, err := json.Marshal(first)
-	if err == nil {
-		_, err = c.in.Write(append(line, '\n'))
-	}
 	var v json.RawMessage
 	if err == nil {
+		c.in.Write(append(line, '\n')) // if that fails, there is no answer
 		v, err = c.answer()
 	}
 	if err != nil {

@@ -33,20 +33,26 @@ type setup struct {
 
 // figures are what a listener says of one run.
 type figures struct {
-	Received    int
-	Refused     int // by the table
-	Unseen      int // put and then not in the view
 	CPU         time.Duration
-	P50, P99    time.Duration
 	Threads     int
 	Descriptors int
 	Memory      int64 // resident, bytes
 
-	sent sent // as the publishers say
+	seen
+	received int
+	sent     sent // as the publishers say
 }
 
-// listen is the process that listens. It is asked how many ranks it has heard,
-// and told where the part that counts begins and ends.
+// seen is what a listener says about the reports of a run, when no more come.
+type seen struct {
+	P50, P99 time.Duration
+	Refused  int // by the table
+	Unseen   int // put and then not in the view
+}
+
+// listen is the process that listens. It is asked how many ranks it has heard and
+// how many messages it has received, and told where the part that counts begins
+// and ends.
 func listen(args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet(listenerMode, flag.ContinueOnError)
 	if err := flags.Parse(args); err != nil {
@@ -66,7 +72,8 @@ func listen(args []string, in io.Reader, out io.Writer) error {
 	var cpu time.Duration
 	var profile *os.File
 	return serve(in, out, "listening", map[string]func() (any, error){
-		"heard": func() (any, error) { return f.heard(), nil },
+		"heard":    func() (any, error) { return f.heard(), nil },
+		"received": func() (any, error) { return received() - before, nil },
 		"begin": func() (_ any, err error) {
 			if s.Profile != "" {
 				if profile, err = os.Create(s.Profile); err != nil {
@@ -83,26 +90,26 @@ func listen(args []string, in io.Reader, out io.Writer) error {
 		},
 		"end": func() (any, error) {
 			now, err := cpuTime()
-			f.measuring.Store(false)
+			if err != nil {
+				return nil, err
+			}
 			if profile != nil {
 				pprof.StopCPUProfile()
 				profile.Close()
 			}
-			if err != nil {
-				return nil, err
-			}
-			p := figures{
-				Received: received() - before,
-				Refused:  int(f.refused.Load()),
-				Unseen:   int(f.unseen.Load()),
-				CPU:      now - cpu,
-			}
-			p.P50, p.P99 = f.delays()
+			p := figures{CPU: now - cpu}
 			if p.Threads, p.Memory, err = readStatus(); err != nil {
 				return nil, err
 			}
 			p.Descriptors, err = openDescriptors()
 			return p, err
+		},
+		"seen": func() (any, error) {
+			f.measuring.Store(false)
+			var s seen
+			s.P50, s.P99 = f.delays()
+			s.Refused, s.Unseen = int(f.refused.Load()), int(f.unseen.Load())
+			return s, nil
 		},
 	})
 }

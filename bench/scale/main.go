@@ -25,8 +25,9 @@
 //
 // # What the columns say
 //
-// CPU is user and system time of all threads of the listening process over the
-// messages that it received, libzmq's and the garbage collector's included. In
+// CPU is user and system time of all threads of the listening process, until the
+// publishers stop, over the messages that it received; libzmq's and the garbage
+// collector's is included. In
 // the kernel, a loopback connection charges the sender with most of the way that
 // a packet takes up to the receiver's socket.
 //

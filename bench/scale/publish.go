@@ -36,8 +36,12 @@ type sent struct {
 	Late     time.Duration // the most that it was ever behind its schedule
 }
 
+// idleRate is how many messages a second an engine sends that has nothing to do.
+const idleRate = 1
+
 // publish is the process of a range of ranks. Its first answer is the endpoints;
-// then it sends between start and stop.
+// then it sends between start and stop, or, as idle engines do, between idle and
+// stop.
 func publish(args []string, in io.Reader, out io.Writer) error {
 	var first, n, of, rate int
 	flags := flag.NewFlagSet(publisherMode, flag.ContinueOnError)
@@ -52,7 +56,7 @@ func publish(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := &publisher{first: first, of: of, rate: rate}
+	p := &publisher{first: first, of: of}
 	endpoints, err := p.bind(n)
 	if err != nil {
 		return err
@@ -60,12 +64,16 @@ func publish(args []string, in io.Reader, out io.Writer) error {
 	var stop chan struct{}
 	var sending sync.WaitGroup
 	var s sent
-	return serve(in, out, endpoints, map[string]func() (any, error){
-		"start": func() (any, error) {
+	start := func(rate int) func() (any, error) {
+		return func() (any, error) {
 			stop = make(chan struct{})
-			sending.Go(func() { s, err = p.send(stop) })
+			sending.Go(func() { s, err = p.send(rate, stop) })
 			return nil, nil
-		},
+		}
+	}
+	return serve(in, out, endpoints, map[string]func() (any, error){
+		"idle":  start(min(rate, idleRate)),
+		"start": start(rate),
 		"stop": func() (any, error) {
 			close(stop)
 			sending.Wait()
@@ -76,7 +84,7 @@ func publish(args []string, in io.Reader, out io.Writer) error {
 
 // publisher has the sockets of some ranks of the fleet.
 type publisher struct {
-	first, of, rate int
+	first, of int // its first rank, and how many ranks there are
 
 	sockets []*zmq.Socket
 	seqs    []uint64
@@ -121,12 +129,12 @@ func (p *publisher) bind(n int) (endpoints []string, err error) {
 // send sends until it is told to stop. Each rank of the fleet has its place in
 // the period, which is the same in every period and, for want of anything that
 // would have engines march in step, evenly spread.
-func (p *publisher) send(stop <-chan struct{}) (s sent, err error) {
+func (p *publisher) send(rate int, stop <-chan struct{}) (s sent, err error) {
 	// Go's own timers are good for a millisecond, in which a large fleet sends
 	// dozens of messages: the ranks of a fleet do not send in bursts.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	period := time.Second / time.Duration(p.rate)
+	period := time.Second / time.Duration(rate)
 	start := time.Now()
 	defer func() { s.Elapsed = time.Since(start) }()
 	for round := 0; ; round++ {

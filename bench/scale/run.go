@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,9 +19,9 @@ import (
 )
 
 const (
-	// settling is how long there is nothing to hear before and after a
-	// measurement, so that no message is counted on one side only.
-	settling = 200 * time.Millisecond
+	// settling is how long nothing more comes before a measurement begins, and
+	// before a message counts as lost.
+	settling = 500 * time.Millisecond
 
 	// patience is how long a reader has to hear every rank. Some never do.
 	patience = 30 * time.Second
@@ -121,7 +122,8 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 		return f, err
 	}
 	defer c.end()
-	if err := p.start(); err != nil {
+	// At full rate, thousands of ranks would keep each other from connecting.
+	if err := p.tell("idle"); err != nil {
 		return f, err
 	}
 	err = c.awaitAll(n)
@@ -131,11 +133,13 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(settling)
+	if _, err := c.awaitQuiet(math.MaxInt); err != nil {
+		return f, err
+	}
 	if err := c.ask("begin", nil); err != nil {
 		return f, err
 	}
-	if err := p.start(); err != nil {
+	if err := p.tell("start"); err != nil {
 		return f, err
 	}
 	time.Sleep(o.measure)
@@ -143,12 +147,31 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(settling)
 	if err := c.ask("end", &f); err != nil {
 		return f, err
 	}
 	f.sent = sent
-	return f, nil
+	if f.received, err = c.awaitQuiet(sent.Messages); err != nil {
+		return f, err
+	}
+	return f, c.ask("seen", &f.seen)
+}
+
+// awaitQuiet waits until the listener has received so many messages, or no more for
+// a while, and returns how many.
+func (c *child) awaitQuiet(messages int) (received int, err error) {
+	for since := time.Now(); ; time.Sleep(settling / 10) {
+		last := received
+		if err := c.ask("received", &received); err != nil {
+			return 0, err
+		}
+		if received != last {
+			since = time.Now()
+		}
+		if received >= messages || time.Since(since) >= settling {
+			return received, nil
+		}
+	}
 }
 
 // awaitAll waits until the listener has heard every rank.
@@ -200,9 +223,9 @@ func startPublishers(ctx context.Context, n, rate, limit int) (*publishers, erro
 	return p, nil
 }
 
-func (p *publishers) start() error {
+func (p *publishers) tell(what string) error {
 	for _, c := range p.children {
-		if err := c.ask("start", nil); err != nil {
+		if err := c.ask(what, nil); err != nil {
 			return fmt.Errorf("%w: %w", errPublishers, err)
 		}
 	}

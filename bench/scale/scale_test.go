@@ -41,8 +41,8 @@ func TestEveryReaderHearsASmallFleet(t *testing.T) {
 		}
 		f := r.runs[0]
 		switch {
-		case f.sent.Messages == 0 || f.Received != f.sent.Messages || f.lost() != 0:
-			t.Errorf("%s: %d messages of %d", r.reader, f.Received, f.sent.Messages)
+		case f.sent.Messages == 0 || f.received != f.sent.Messages || f.lost() != 0:
+			t.Errorf("%s: %d messages of %d", r.reader, f.received, f.sent.Messages)
 		case f.Refused != 0 || f.Unseen != 0:
 			t.Errorf("%s: %d reports were refused, %d not seen in a view", r.reader, f.Refused, f.Unseen)
 		case f.P50 <= 0 || f.P99 < f.P50 || f.CPU <= 0:
@@ -103,7 +103,7 @@ func TestWhatDescriptorsAreMissingIsSaidUpFront(t *testing.T) {
 
 func TestTargetsAreCheckedAgainstMedians(t *testing.T) {
 	run := func(cpu, p99 time.Duration, threads int) figures {
-		return figures{Received: 1000, CPU: cpu, P99: p99, Threads: threads, sent: sent{Messages: 1000, Elapsed: time.Second}}
+		return figures{received: 1000, CPU: cpu, Threads: threads, seen: seen{P99: p99}, sent: sent{Messages: 1000, Elapsed: time.Second}}
 	}
 	rows := []row{
 		{ranks: 1024, reader: "poller", runs: []figures{run(time.Hour, time.Hour, 100)}},

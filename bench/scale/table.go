@@ -31,12 +31,12 @@ func median[T cmp.Ordered](r *row, of func(*figures) T) T {
 func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 
 func (f *figures) perMessage() float64 {
-	return float64(f.CPU) / 1e3 / float64(max(f.Received, 1))
+	return float64(f.CPU) / 1e3 / float64(max(f.received, 1))
 }
 
 func (f *figures) cores() float64 { return f.CPU.Seconds() / f.sent.Elapsed.Seconds() }
 
-func (f *figures) lost() int { return f.sent.Messages - f.Received }
+func (f *figures) lost() int { return f.sent.Messages - f.received }
 
 const format = "%6s  %-16s %4s  %10s %6s  %7s %6s %11s  %7s %7s  %8s %6s %8s\n"
 
