@@ -157,8 +157,29 @@ func TestItFiltersAndSorts(t *testing.T) {
 	b.until(`document.querySelector('#rows tr[data-level] .c-id b').textContent === '10.0.0.26:30000'`)
 	b.click("th.c-age button")
 	b.until(`document.querySelector('#rows tr[data-level] .c-id b').textContent === '10.0.0.15:30000'`)
+	eval[any](b, `{ const s = document.querySelector('#sort'); s.value = 'name'; s.dispatchEvent(new Event('change')); } 0`)
+	b.until(`document.querySelector('#rows tr[data-level] .c-id b').textContent === '10.0.0.11:30000'`)
 	b.click("th.c-id button")
 	b.until(`location.hash === ''`)
+}
+
+func TestAPickCanBeLookedAt(t *testing.T) {
+	w := newWorld(t, 20, 1)
+	b := open(t, w.server.URL+"/", desktop)
+	b.until(`document.querySelectorAll('#picklist li').length > 5`)
+	eval[any](b, `window.third = document.querySelectorAll('#picklist button')[2], third.click()`)
+	b.until(`third.getAttribute('aria-pressed') === 'true' && document.querySelector('#pick .follow') && document.querySelector('#pick b').textContent === third.children[1].textContent`)
+	b.until(`document.querySelectorAll('#picklist button')[2] !== third && third.getAttribute('aria-pressed') === 'true'`) // there are newer ones
+	b.click("#pick .follow")
+	b.until(`!document.querySelector('#pick .follow') && document.querySelector('#picklist button').getAttribute('aria-pressed') === 'true'`)
+
+	// Where nothing can be picked it says so.
+	w.change(func() {
+		for _, e := range w.engines {
+			e.w.SetHealthy(false)
+		}
+	})
+	b.until(`document.querySelector('#pick .why').textContent.startsWith('nothing picked: ') && document.querySelector('#headline').textContent.startsWith('20 of 20 workers: 20 out of rotation')`)
 }
 
 func TestOneWorkerCanBeLookedAt(t *testing.T) {

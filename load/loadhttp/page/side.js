@@ -6,7 +6,13 @@ import { model, want } from './model.js';
 
 let pinned = 0; // the pick that is shown; 0: the newest
 
+// drawPicks leaves them as they are while somebody points at them: he reads, or is about to
+// click. A finger points at nothing.
 export function drawPicks() {
+  if (!$('pick').shown || !matchMedia('(hover: hover)').matches || !$('picks').matches(':hover')) showPicks();
+}
+
+function showPicks() {
   const box = $('picks');
   box.querySelector('.empty').hidden = model.picks.length > 0;
   if (pinned && !model.picks.some(p => p.id === pinned)) pinned = 0;
@@ -16,7 +22,7 @@ export function drawPicks() {
     const b = make('button', '', make('span', 'dim', clockTime(p.at)), make('span', '', p.worker ? bare(p.worker) : 'none'), make('span', 'dim', outcome(p)));
     b.type = 'button';
     b.title = `${p.worker || p.error}: ${reasonNames[p.reason] || p.reason}`;
-    b.onclick = () => { pinned = p.id; drawPicks(); };
+    b.onclick = () => { pinned = p.id; showPicks(); };
     return make('li', '', b);
   }, (li, p) => attr(li.firstChild, 'aria-pressed', String(p === pick)));
 }
@@ -65,7 +71,7 @@ function drawPick(el, p) {
   if (used.size) el.append(make('div', 'legend', ...[...used].map(([name, colour]) => make('span', '', make('i', 'c' + colour), name))));
   if (pinned) {
     const follow = make('button', 'follow', 'show the newest again');
-    follow.onclick = () => { pinned = 0; drawPicks(); };
+    follow.onclick = () => { pinned = 0; showPicks(); };
     el.append(follow);
   }
 }

@@ -11,7 +11,7 @@ const levels = ['ok', 'warn', 'out', 'bad'];
 const columns = [
   { key: 'worst', name: 'Worker, worst first', cell: 'c-id', compare: (a, b) =>
     levels.indexOf(b.level) - levels.indexOf(a.level) || stateOrder.indexOf(a.state) - stateOrder.indexOf(b.state) || b.calm - a.calm },
-  { key: 'name', name: 'Name', compare: (a, b) => byName(b, a) },
+  { key: 'name', name: 'Name', compare: (a, b) => byName(a, b) },
   { key: 'depth', name: 'Depth', cell: 'c-depth', value: w => w.depth ?? (w.running === undefined ? undefined : reportedDepth(w)) },
   { key: 'waiting', name: 'Waiting', value: w => w.waiting },
   { key: 'mean', name: 'History', cell: 'c-history', value: w => mean(w.history) },
