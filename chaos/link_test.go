@@ -17,11 +17,12 @@ import (
 // link is the way from the gateway to one port of an engine: a TCP proxy that can
 // be told to misbehave.
 type link struct {
-	t    testing.TB
-	addr string // where the gateway dials
+	t      testing.TB
+	addr   string // where the gateway dials
+	proxy  *toxiproxy.Proxy
+	valves [2]*valve // of either direction
 
 	mu    sync.Mutex
-	proxy *toxiproxy.Proxy
 	since time.Time // nothing that is sent gets through any more; zero: it does
 	heals []func()  // what undoes the faults, the last one first
 }
@@ -32,15 +33,15 @@ func newLink(t testing.TB, addr, upstream string) *link {
 	silent := zerolog.Nop()
 	server := &toxiproxy.ApiServer{Metrics: toxiproxy.NewMetricsContainer(nil), Logger: &silent}
 	l := &link{t: t, addr: addr, proxy: toxiproxy.NewProxy(server, addr, addr, upstream)}
-	if err := l.proxy.Start(); err != nil {
-		t.Fatal(err)
+	for i, stream := range streams {
+		l.valves[i] = l.toxic("valve", stream, nil).Toxic.(*valve)
 	}
-	t.Cleanup(func() {
-		l.heal() // or what is held would keep its goroutines
-		l.proxy.Stop()
-	})
+	l.listen()
+	t.Cleanup(l.proxy.Stop)
 	return l
 }
+
+var streams = [...]string{"upstream", "downstream"}
 
 // lead makes the link lead elsewhere. Its connections are closed.
 func (l *link) lead(upstream string) {
@@ -75,8 +76,14 @@ var faults = []fault{
 // a SYN is not answered. It is what a machine that lost its power looks like.
 //
 // The toxics of a link must not change meanwhile: they wait for what cannot be written.
+// Where the kernel does not let us, it is a stall.
 func (l *link) lose() {
 	l.t.Helper()
+	if err := filters(); err != nil {
+		l.t.Logf("a stall in place of dropped packets: %v", err)
+		l.stall()
+		return
+	}
 	dropPackets(l.t, l.addr)
 	l.begun(func() { passPackets(l.t, l.addr) })
 }
@@ -85,6 +92,14 @@ func (l *link) lose() {
 // has been replaced, and those who were connected to it have not been told.
 func (l *link) loseConnections() {
 	l.t.Helper()
+	if err := filters(); err != nil {
+		l.t.Logf("a stall in place of dropped packets: %v", err)
+		for _, v := range l.valves {
+			v.freeze()
+		}
+		l.onHeal(l.pass)
+		return
+	}
 	dropConnectionPackets(l.t, l.addr)
 	l.onHeal(func() { passPackets(l.t, l.addr) })
 }
@@ -94,18 +109,16 @@ func (l *link) loseConnections() {
 // makes of a network that is gone for less time than TCP gives it.
 func (l *link) stall() {
 	l.t.Helper()
-	l.toxic("hold", "upstream", nil)
-	l.toxic("hold", "downstream", nil)
-	l.begun(l.detoxify)
+	l.set(hold)
+	l.begun(l.pass)
 }
 
 // swallow drops everything but the end of a connection. Connections are accepted,
-// and all of them closed when it is healed: what a broken load balancer does.
+// and have a hole in them when it is healed: what a broken load balancer does.
 func (l *link) swallow() {
 	l.t.Helper()
-	l.toxic("timeout", "upstream", map[string]any{"timeout": 0})
-	l.toxic("timeout", "downstream", map[string]any{"timeout": 0})
-	l.begun(l.detoxify)
+	l.set(func() toxics.Toxic { return new(toxics.TimeoutToxic) })
+	l.begun(l.pass)
 }
 
 // refuse ends all connections and refuses new ones: no process is listening.
@@ -118,16 +131,21 @@ func (l *link) refuse() {
 // reset resets all connections, and new ones with their first byte.
 func (l *link) reset() {
 	l.t.Helper()
-	l.toxic("reset_peer", "upstream", map[string]any{"timeout": 0})
-	l.toxic("reset_peer", "downstream", map[string]any{"timeout": 0})
-	l.resetAll()
-	l.begun(l.detoxify)
+	linger(l.t, l.addr, false)
+	l.proxy.Stop()
+	l.set(func() toxics.Toxic { return new(toxics.ResetToxic) })
+	l.listen()
+	linger(l.t, l.addr, false) // which those that are accepted inherit
+	l.begun(func() {
+		linger(l.t, l.addr, true)
+		l.pass()
+	})
 }
 
 // resetAll resets all connections that there are.
 func (l *link) resetAll() {
 	l.t.Helper()
-	lingerNot(l.t, l.addr)
+	linger(l.t, l.addr, false)
 	l.proxy.Stop()
 	l.listen()
 }
@@ -144,43 +162,51 @@ func (l *link) listen() {
 // hangUp ends all connections, and new ones with their first byte.
 func (l *link) hangUp() {
 	l.t.Helper()
-	l.toxic("limit_data", "upstream", map[string]any{"bytes": 0})
-	l.toxic("limit_data", "downstream", map[string]any{"bytes": 0})
-	l.begun(l.detoxify)
+	l.set(func() toxics.Toxic { return new(toxics.LimitDataToxic) })
+	l.begun(l.pass)
 }
 
 // cutOff ends every connection after so many bytes of the engine.
-func (l *link) cutOff(bytes int) {
-	l.t.Helper()
-	l.toxic("limit_data", "downstream", map[string]any{"bytes": bytes})
-	l.onHeal(l.detoxify)
+func (l *link) cutOff(bytes int64) {
+	l.valves[1].set(func() toxics.Toxic { return &toxics.LimitDataToxic{Bytes: bytes} })
+	l.onHeal(l.pass)
 }
 
-// slow makes the link slow in every way at once: far away, narrow, and a few bytes
-// at a time.
+// slow makes the link slow in every way at once, for good: far away, narrow, and a few
+// bytes at a time. There must be no connections yet.
 func (l *link) slow(latency time.Duration, kilobytesPerSecond, slice int) {
 	l.t.Helper()
-	for _, stream := range []string{"upstream", "downstream"} {
+	for _, stream := range streams {
 		l.toxic("slicer", stream, map[string]any{"average_size": slice, "size_variation": slice / 2, "delay": 10})
 		l.toxic("bandwidth", stream, map[string]any{"rate": kilobytesPerSecond})
 		l.toxic("latency", stream, map[string]any{"latency": latency.Milliseconds(), "jitter": latency.Milliseconds() / 2})
 	}
-	l.onHeal(l.detoxify)
 }
 
-// toxic adds a toxic of toxiproxy's, to the connections that there are too.
-func (l *link) toxic(kind, stream string, attributes map[string]any) {
+// toxic adds a toxic of toxiproxy's. Connections that there are may make that wait for
+// ever: one that fails at that moment waits for the lock that is held meanwhile. This is
+// what valves are there for.
+func (l *link) toxic(kind, stream string, attributes map[string]any) *toxics.ToxicWrapper {
 	l.t.Helper()
 	description, err := json.Marshal(map[string]any{"type": kind, "stream": stream, "attributes": attributes})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(string(description))); err != nil {
+	wrapper, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(string(description)))
+	if err != nil {
 		l.t.Fatalf("toxic %s: %v", kind, err)
+	}
+	return wrapper
+}
+
+// set puts a toxic into the valves of both directions.
+func (l *link) set(toxic func() toxics.Toxic) {
+	for _, v := range l.valves {
+		v.set(toxic)
 	}
 }
 
-func (l *link) detoxify() { l.proxy.Toxics.ResetToxics(l.t.Context()) }
+func (l *link) pass() { l.set(pass) }
 
 // begun notes that nothing gets through from now on.
 func (l *link) begun(heal func()) {
@@ -215,15 +241,4 @@ func (l *link) cutSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.since
-}
-
-// hold is the toxic of a stall. It passes nothing on and reads nothing, so that
-// whoever sends notices a full window at most.
-type hold struct{}
-
-func (*hold) Pipe(stub *toxics.ToxicStub) { <-stub.Interrupt }
-
-func init() {
-	toxics.Register("hold", new(hold))
-	zerolog.SetGlobalLevel(zerolog.Disabled) // some toxics log for themselves
 }

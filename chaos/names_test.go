@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -31,7 +32,7 @@ type nameServer struct {
 
 func startNameServer(t *testing.T) *nameServer {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(newHost(), "5353"))
+	l, err := net.Listen("tcp", net.JoinHostPort(newHost(), "5301"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestNameServersThatFailInEveryWayChangeNothing(t *testing.T) {
 	var gateways []*gateway
 	var links []*link
 	for range faults {
-		l := newLink(t, net.JoinHostPort(newHost(), "53"), names.addr)
+		l := newLink(t, net.JoinHostPort(newHost(), "5300"), names.addr)
 		g := startGateway(t, gatewayConfig{source: &discovery.DNS{
 			Name: "engines.example.", Port: httpPort, Network: "ip4", Interval: window / 2, Resolver: resolver(l),
 		}}, a, b)
@@ -194,7 +195,7 @@ func TestTwoReplicasThatRestartTogetherPickAllTheWhile(t *testing.T) {
 		stop  func()
 	}
 	start := func(host string) *replica {
-		l := newLink(t, net.JoinHostPort(newHost(), "53"), names.addr)
+		l := newLink(t, net.JoinHostPort(newHost(), "5300"), names.addr)
 		p := &discovery.Peers{
 			Source: &discovery.DNS{Name: "gateways.example.", Port: 8080, Network: "ip4", Interval: window / 5, EmptyOnNotFound: true, Resolver: resolver(l)},
 			Self:   host, Logger: slog.New(slog.DiscardHandler),
@@ -219,9 +220,7 @@ func TestTwoReplicasThatRestartTogetherPickAllTheWhile(t *testing.T) {
 	for range 2 {
 		both = append(both, start(newHost()))
 	}
-	slices.SortFunc(both, func(a, b *replica) int {
-		return netip.MustParseAddr(a.host).Compare(netip.MustParseAddr(b.host))
-	})
+	slices.SortFunc(both, func(a, b *replica) int { return strings.Compare(a.host, b.host) })
 	all := []*traffic{both[0].startTraffic(2), both[1].startTraffic(2)}
 	place := func(want ...string) {
 		t.Helper()

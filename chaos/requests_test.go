@@ -163,11 +163,18 @@ func TestARequestThatIsPickedThreeTimesIsThreePicks(t *testing.T) {
 				t.Errorf("got %q, %v", got, err)
 			}
 			http.DefaultClient.CloseIdleConnections()
+			var picks uint64
 			for _, e := range engines {
-				if st := g.status(e); st.Picked != 1 || st.InFlight != 0 {
-					t.Errorf("%s: %d picks, %d in flight", e.url, st.Picked, st.InFlight)
+				st := g.status(e)
+				if st.Picked == 0 {
+					t.Errorf("%s has not been picked", e.url)
 				}
+				picks += st.Picked
 				e.http.heal()
+			}
+			// The one that is well may have been given up too, by a starved machine.
+			if attempts := g.attempts.Load(); picks != uint64(attempts) || attempts < 3 {
+				t.Errorf("%d picks in %d attempts", picks, attempts)
 			}
 			g.settled()
 		})

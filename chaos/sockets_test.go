@@ -13,11 +13,24 @@ import (
 )
 
 // Both ends of every link are in this process, and so the kernel can be told to
-// drop their packets without any privilege, by a filter on each socket. Sockets
-// that are accepted have the filter of the one that listens.
+// drop their packets, by a filter on each socket. Sockets that are accepted have the
+// filter of the one that listens. On most machines that needs no privileges.
 
-// drop is a socket filter of one instruction: keep 0 bytes of the packet.
-var drop = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
+// attach gives a socket a filter of one instruction: keep 0 bytes of the packet.
+func attach(fd int) error {
+	program := unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+}
+
+// filters says why sockets cannot be given filters; nil if they can.
+var filters = sync.OnceValue(func() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return attach(fd)
+})
 
 // dropPackets drops what arrives at the sockets of addr, and of whoever is connected
 // to it.
@@ -40,8 +53,7 @@ func dropAt(t testing.TB, addr string, listening bool) (n int) {
 			return
 		}
 		n++
-		program := unix.SockFprog{Len: 1, Filter: &drop}
-		if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {
+		if err := attach(fd); err != nil {
 			t.Errorf("dropping the packets of %v: %v", s, err)
 		}
 	})
@@ -63,16 +75,20 @@ func passPackets(t testing.TB, addr string) {
 	}
 }
 
-// lingerNot makes the link's ends of the connections to addr answer a close with a
-// reset.
-func lingerNot(t testing.TB, addr string) {
+// linger says whether the link's ends of the connections to addr, those that are yet to
+// be accepted included, are closed as usual, or with a reset.
+func linger(t testing.TB, addr string, usual bool) {
 	t.Helper()
 	eachSocket(t, addr, func(fd int, s socket) {
-		if s.local.String() != addr || s.listens {
+		if s.local.String() != addr {
 			return
 		}
-		if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
-			t.Errorf("no linger on %v: %v", s, err)
+		how := unix.Linger{Onoff: 1}
+		if usual {
+			how.Onoff = 0
+		}
+		if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &how); err != nil {
+			t.Errorf("linger of %v: %v", s, err)
 		}
 	})
 }
