@@ -289,6 +289,39 @@ func TestIfAllWorkersChangeItIsTheCostThatChanges(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatGetsNoRequestsIsNotSlowForEver(t *testing.T) {
+	w := newWorld(t, 3, Config{})
+	slow := w.workers[1]
+	w.speeds[slow] = 0.2
+	w.serve(t, 2000, 0.5)
+	w.drain(t)
+	if got := w.speed(slow); got > 0.5 {
+		t.Fatalf("it seems to be of speed %v", got)
+	}
+	for range 20 {
+		w.until(w.now() + time.Minute)
+		must(w.selector.Pick(Request{Exclude: []*load.Worker{slow}})).Done()
+	}
+	if got := w.speed(slow); got != 1 {
+		t.Errorf("after 20 minutes without a request it seems to be of speed %v", got)
+	}
+}
+
+func TestANoteHoldsWhatAnEngineMayClaim(t *testing.T) {
+	for _, ahead := range []float64{0, 1, 12_345, 1e9, 1e18, math.Inf(1), -5} {
+		for _, expected := range []float64{0, 0.25, 3600, 1e18, math.Inf(1), -5} {
+			for _, away := range []bool{false, true} {
+				n := newNote(ahead, away, expected)
+				wantAhead := min(max(ahead, 0), 1<<31-1)
+				wantExpected := time.Duration(min(max(expected, 0), math.MaxUint32/1e3) * 1e9)
+				if n.ahead() != wantAhead || n.away() != away || (n.expected()-wantExpected).Abs() > time.Millisecond {
+					t.Errorf("of %v, %v and %v it holds %v, %v and %v", ahead, away, expected, n.ahead(), n.away(), n.expected())
+				}
+			}
+		}
+	}
+}
+
 func TestAFewSamplesOfAWorkerDoNotMakeItSlow(t *testing.T) {
 	w := newWorld(t, 2, Config{})
 	w.serve(t, 500, 0.2)
