@@ -441,6 +441,7 @@ func TestEngineThatKeepsChangingItsSocketsIsAskedMoreRarely(t *testing.T) {
 
 		// Once it has settled, a new start is noticed as fast as ever.
 		r.net.set("a", publishing(1, 5559))
+		advance(r.table.Window() + r.table.Window()/2) // whichever it had last
 		r.keepTalking(20*time.Second, "a:5559")
 		settled := time.Now()
 		r.socket("a:5559").report(0, time.Now(), 1, 0)
