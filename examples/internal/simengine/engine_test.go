@@ -100,9 +100,7 @@ func TestClosedEngineGivesItsPortsBack(t *testing.T) {
 	e := fast(t, Config{})
 	base := e.last.KVPortBase
 	e.Close()
-	claims.Lock()
-	defer claims.Unlock()
-	if claimedLocked(base, portsPerEngine) {
+	if claims.claimed(base, portsPerEngine) {
 		t.Error("the ports are still claimed")
 	}
 	if !allFree(e.host, base, portsPerEngine) || !allFree(e.host, e.httpPort, 1) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -46,44 +47,107 @@ const (
 	autoPortFirst = 10_000
 	autoPortEnd   = 32_768
 	autoPortTries = 200
+	// blockPorts is how many ports a process takes for itself at once.
+	blockPorts = 1024
 )
 
 // errNoPorts is returned when no run of free ports was found.
 var errNoPorts = errors.New("simengine: found no free consecutive ports")
 
 // claims holds the automatic port ranges of this process's engines, dead ones
-// included: to the kernel their ports look free.
-var claims = struct {
-	sync.Mutex
-	size map[int]int // by first port
-}{size: map[int]int{}}
+// included: to the kernel their ports look free. So that they do not look free to
+// other processes that run engines at the same time, such as the tests of another
+// package, they come from blocks that the process has for itself.
+var claims portClaims
+
+type portClaims struct {
+	mu     sync.Mutex
+	blocks []*portBlock
+}
+
+// portBlock is a block of ports. Whoever listens on the first one has it, for as long as
+// any range in it is claimed.
+type portBlock struct {
+	first int
+	lock  net.Listener
+	sizes map[int]int // of the claimed ranges, by first port
+}
 
 // ClaimPorts finds n consecutive ports that nothing listens on, for engines that are
-// to be given ports. No engine of this process takes them for another use until
-// release is called.
+// to be given ports. No other engine is given them until release is called.
 func ClaimPorts(host string, n int) (base int, release func(), err error) {
-	if n > autoPortEnd-autoPortFirst {
+	return claims.claim(host, n)
+}
+
+func (c *portClaims) claim(host string, n int) (base int, release func(), err error) {
+	if n >= blockPorts {
 		return 0, nil, errNoPorts
 	}
-	claims.Lock()
-	defer claims.Unlock()
-	for range autoPortTries {
-		base := autoPortFirst + rand.IntN(autoPortEnd-autoPortFirst-n+1)
-		if claimedLocked(base, n) || !allFree(host, base, n) {
-			continue
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.blocks {
+		if base, ok := b.find(host, n); ok {
+			return base, c.take(b, base, n), nil
 		}
-		claims.size[base] = n
-		return base, sync.OnceFunc(func() {
-			claims.Lock()
-			defer claims.Unlock()
-			delete(claims.size, base)
-		}), nil
+	}
+	for _, i := range rand.Perm((autoPortEnd - autoPortFirst) / blockPorts) {
+		b, err := lockBlock(autoPortFirst + i*blockPorts)
+		if err != nil {
+			continue // another process has it, or this one
+		}
+		if base, ok := b.find(host, n); ok {
+			c.blocks = append(c.blocks, b)
+			return base, c.take(b, base, n), nil
+		}
+		b.lock.Close()
 	}
 	return 0, nil, errNoPorts
 }
 
-func claimedLocked(base, n int) bool {
-	for first, size := range claims.size {
+// take notes a range, and returns what gives it back.
+func (c *portClaims) take(b *portBlock, base, n int) (release func()) {
+	b.sizes[base] = n
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(b.sizes, base)
+		if len(b.sizes) == 0 {
+			b.lock.Close()
+			c.blocks = slices.DeleteFunc(c.blocks, func(other *portBlock) bool { return other == b })
+		}
+	})
+}
+
+// claimed reports whether any of the ports is.
+func (c *portClaims) claimed(base, n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.blocks, func(b *portBlock) bool { return b.claimed(base, n) })
+}
+
+// lockBlock takes a block whatever host the ports are for: nobody takes one for one
+// host alone.
+func lockBlock(first int) (*portBlock, error) {
+	lock, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first)))
+	if err != nil {
+		return nil, err
+	}
+	return &portBlock{first: first, lock: lock, sizes: make(map[int]int)}, nil
+}
+
+// find returns a range in the block that is not claimed and that nobody listens in.
+func (b *portBlock) find(host string, n int) (base int, ok bool) {
+	for range autoPortTries {
+		base := b.first + 1 + rand.IntN(blockPorts-n)
+		if !b.claimed(base, n) && allFree(host, base, n) {
+			return base, true
+		}
+	}
+	return 0, false
+}
+
+func (b *portBlock) claimed(base, n int) bool {
+	for first, size := range b.sizes {
 		if base < first+size && first < base+n {
 			return true
 		}

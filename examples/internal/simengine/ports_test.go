@@ -50,6 +50,50 @@ func TestClaimedPortsAreFreeAndNobodyElses(t *testing.T) {
 	}
 }
 
+// Two processes are as two sets of claims.
+func TestProcessesClaimPortsOfBlocksOfTheirOwn(t *testing.T) {
+	var one, other portClaims
+	blocks := map[int]*portClaims{}
+	for i := range 200 {
+		c := []*portClaims{&one, &other}[i%2]
+		base, release, err := c.claim("127.0.0.1", 16) // more than one block has
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		block := (base - autoPortFirst) / blockPorts
+		if owner := blocks[block]; owner != nil && owner != c {
+			t.Fatalf("port %d is in a block of another process", base)
+		}
+		blocks[block] = c
+	}
+	if len(blocks) < 4 {
+		t.Errorf("200 ranges of 16 ports are in %d blocks of %d", len(blocks), blockPorts)
+	}
+}
+
+func TestBlockIsGivenBackWithItsLastRange(t *testing.T) {
+	var c portClaims
+	_, release1, err := c.claim("127.0.0.1", 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release2, err := c.claim("127.0.0.1", 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := c.blocks[0].first
+	release1()
+	if b, err := lockBlock(first); err == nil {
+		b.lock.Close()
+		t.Error("the block was given back too early")
+	}
+	release2()
+	if len(c.blocks) != 0 {
+		t.Errorf("%d blocks are kept", len(c.blocks))
+	}
+}
+
 func TestPortsInUseAreNotFree(t *testing.T) {
 	base, release, err := ClaimPorts("127.0.0.1", 4)
 	if err != nil {
@@ -76,9 +120,7 @@ func TestReleasedPortsCanBeClaimedAgain(t *testing.T) {
 	}
 	release()
 	release()
-	claims.Lock()
-	defer claims.Unlock()
-	if claimedLocked(base, 3) {
+	if claims.claimed(base, 3) {
 		t.Error("the range is still claimed")
 	}
 }
