@@ -20,9 +20,8 @@ const (
 	// homes is how many places the load sockets of an engine move between. They are its
 	// own for good: at a port that it left, nobody else is ever heard.
 	homes = 3
-	// portsPerHome is for the KV-event range, the load range after it, and as much
-	// again, so that no range of a home overlaps with one of another.
-	portsPerHome = 4 * maxRanks
+	// portsPerHome is for a KV-event range and a load range.
+	portsPerHome = 2 * maxRanks
 )
 
 // engine is a simulated engine, and what is known of it.
@@ -109,7 +108,7 @@ func (e *engine) configure(c *simengine.Config) {
 	c.Ranks, c.NoLoadSocket = e.ranks, false
 	c.KVPortBase, c.LoadPortBase = e.homes[e.home], 0
 	if e.fixed {
-		c.LoadPortBase = e.homes[e.home] + 2*maxRanks
+		c.LoadPortBase = e.homes[e.home] + maxRanks
 	}
 }
 

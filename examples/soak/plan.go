@@ -100,7 +100,7 @@ var engineChoices = []choice{
 
 var listChoices = []choice{
 	{drop, 12, 0.5, 8},
-	{scribble, 4, 0.5, 4},
+	{scribble, 4, 2.2, 5}, // for so long that both gateways look at it
 	{rewrite, 4, 0.2, 1},
 	{empty, 1, 0, 0},
 }
@@ -116,6 +116,7 @@ const maxRanks = 6
 // and then what comes.
 func draw(o options) []event {
 	rng := rand.New(rand.NewPCG(o.seed, 1))
+	scribbles := rng.Perm(len(spoilt)) // one after the other
 	var plan []event
 	free := make([]time.Duration, o.engines) // from when on
 	add := func(e event, of choice) bool {
@@ -126,6 +127,10 @@ func draw(o options) []event {
 		e.kind = of.kind
 		e.length = time.Duration((of.least + rng.Float64()*(of.most-of.least)) * window * float64(time.Second))
 		e.details(o, rng)
+		if e.kind == scribble {
+			e.spoilt = spoilt[scribbles[0]]
+			scribbles = append(scribbles[1:], scribbles[0])
+		}
 		room := o.duration - e.end()
 		if room < 0 || e.kind == unpublish && room < recheck {
 			return false
@@ -202,8 +207,6 @@ func (e *event) details(o options, rng *rand.Rand) {
 	case drop:
 		e.dropped = rng.Perm(o.engines)[:1+rng.IntN(max(o.engines/8, 1))]
 		slices.Sort(e.dropped)
-	case scribble:
-		e.spoilt = spoilt[rng.IntN(len(spoilt))]
 	case empty:
 		e.length = o.limits().List + 2*time.Second
 	}
