@@ -119,7 +119,7 @@ const (
 func (o options) limits() watch.Limits {
 	return watch.Limits{
 		Window:    o.window,
-		Way:       250 * time.Millisecond,
+		Way:       500 * time.Millisecond,
 		Reconnect: reconnect + scheduling,
 		List:      listLook + scheduling,
 		Trust:     listLook + askAgain + reconnect + scheduling,
