@@ -163,17 +163,16 @@ func TestEnginesProveWhoTheyAreAndSoDoWe(t *testing.T) {
 			before, _ := test.engine.asked("/server_info")
 			c := newClient(t)
 			c.TLS, c.Token = test.tls, "key"
-			ad, err := c.ServerInfo(t.Context(), test.engine.URL)
+			_, failure := getMeasured(t, c, test.engine.URL, func([]byte) error { return nil })
 			after, _ := test.engine.asked("/server_info")
 			if test.fault == "" {
-				if err != nil || ad.Publishes || after != before+1 {
-					t.Errorf("got %+v, %v", ad, err)
+				if failure != nil || after != before+1 {
+					t.Errorf("asked %d times: %v", after-before, failure)
 				}
 				return
 			}
-			var re *RequestError
-			if !errors.As(err, &re) || re.Kind != KindNetwork || !strings.Contains(err.Error(), test.fault) {
-				t.Errorf("got %v, want %q", err, test.fault)
+			if failure == nil || failure.Kind != KindNetwork || !strings.Contains(failure.Error(), test.fault) {
+				t.Errorf("got %v, want %q", failure, test.fault)
 			}
 			if after != before {
 				t.Error("the engine was asked all the same")
