@@ -52,6 +52,11 @@ func wantSound(t testing.TB, p Pick, x *Explanation, table *load.Table) {
 		if i > 0 && w.Out == Compared && x.Workers[i-1].Out != Compared {
 			t.Errorf("%s comes after some that were not compared", w.ID)
 		}
+		if i > 0 && x.Workers[i-1].Out != Compared {
+			if before := x.Workers[i-1]; w.Out < before.Out || w.Out == before.Out && w.ID < before.ID {
+				t.Errorf("%s (%v) comes after %s (%v)", w.ID, w.Out, before.ID, before.Out)
+			}
+		}
 		if i > 1 && w.Out == Compared && w.Cost < x.Workers[i-1].Cost {
 			t.Errorf("%s comes after one that costs more", w.ID)
 		}
