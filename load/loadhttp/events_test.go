@@ -156,7 +156,6 @@ func TestAWorkerThatComesAndGoesIsCounted(t *testing.T) {
 		w, _ := worker(t, table, "a", 1, 0)
 		advance(time.Second)
 		v := watch(t, h)
-		defer v.leave()
 		v.update()
 		var ids []uint64
 		for range 5 {
@@ -177,6 +176,7 @@ func TestAWorkerThatComesAndGoesIsCounted(t *testing.T) {
 			t.Errorf("from the first to the last are %v", got)
 		}
 
+		v.leave()
 		advance(again)
 		w.SetHealthy(false)
 		advance(time.Second)

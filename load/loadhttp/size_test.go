@@ -14,8 +14,8 @@ import (
 
 const many1000 = 1000
 
-// busy is a table of a thousand workers, all of which report, and a handler whose goroutine
-// does nothing in the time of a test.
+// busy is a table of a thousand workers, all of which report, and a handler that has seen
+// them for as long as its history is, and whose goroutine does nothing in the time of a test.
 func busy(t *testing.T, history int) (h *Handler, report func()) {
 	table := load.NewTable(load.Config{Window: time.Hour})
 	var feeds []*load.Feed
@@ -34,10 +34,16 @@ func busy(t *testing.T, history int) (h *Handler, report func()) {
 	}
 	h = New(table, Config{Interval: time.Hour, History: history})
 	t.Cleanup(h.Close)
-	for range min(history, 120) {
-		report()
-		h.sample()
+	report()
+	h.mu.Lock()
+	for _, w := range h.tracks {
+		for i := range w.depth {
+			w.depth[i] = random.Int32N(70)
+		}
 	}
+	h.seq += uint64(history)
+	h.mu.Unlock()
+	h.sample()
 	return h, report
 }
 
