@@ -337,7 +337,7 @@ func TestHugeFilesCostBoundedMemory(t *testing.T) {
 		{"as many bad lines as there may be", bytes.Repeat([]byte(strings.Repeat("x", 250)+"\n"), MaxWorkers), "no usable entry among 16384"},
 		{"comments", fill("", "#\n", ""), ""},
 		{"one line with a password", fill("http://u:", "s3cret", "@a"), "no usable entry among 1"},
-		{"as many bad entries as there may be", []byte("[" + strings.Repeat(`{"`+strings.Repeat("x", 240)+`":0},`, MaxWorkers-1) + "0]"), "no usable entry among 16384"},
+		{"as many bad entries as there may be", []byte("[" + strings.Repeat(`{"`+strings.Repeat("x", 60)+`":0},`, MaxWorkers-1) + "0]"), "no usable entry among 16384"},
 		{"a long key", fill(`["http://a",{"`, "x", `":0}]`), ""},
 		{"a long id", fill(`["http://a",{"url":"http://b","id":"`, "x", `"}]`), ""},
 		{"nesting", fill("", "[", ""), "not a JSON list"},
