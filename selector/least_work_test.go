@@ -57,8 +57,8 @@ func (x *Explanation) of(t testing.TB, id string) Considered {
 }
 
 // amount is how much of something a worker was compared by.
-func (w Considered) amount(name string) float64 {
-	for _, term := range w.Terms {
+func (x Considered) amount(name string) float64 {
+	for _, term := range x.Terms {
 		if term.Name == name {
 			return term.Amount
 		}
