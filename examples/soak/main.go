@@ -124,12 +124,8 @@ func (o options) limits() watch.Limits {
 		List:      listLook + scheduling,
 		Trust:     listLook + askAgain + reconnect + scheduling,
 		Unhide:    recheck + reconnect + scheduling,
+		Settle:    listLook + probe + probeTimeout + 2*scheduling,
 	}
-}
-
-// settle is how long a gateway may take to pick an engine that has become well.
-func (o options) settle() time.Duration {
-	return listLook + probe + probeTimeout + 2*scheduling
 }
 
 // bound is how long a request may take at most: each of three engines may fall silent,

@@ -38,7 +38,7 @@ func (p *performance) pick(ctx context.Context, g *running) {
 		began := time.Now()
 		pick, err := s.Pick(selector.Request{PromptTokens: load.Known[int64](100)})
 		if err != nil {
-			if e := p.fleet.world.Healthy(began, time.Now(), p.options.settle(), limits.List); e != nil {
+			if e := p.fleet.world.Healthy(began, time.Now(), limits.Settle, limits.List); e != nil {
 				p.report.picks.Broken("gateway %s: no pick, and %v is well: %v", g.name, e, err)
 			} else {
 				p.report.picks.Held(1)

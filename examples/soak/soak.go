@@ -143,7 +143,7 @@ func (p *performance) trafficTo(g *running, i int) traffic.Config {
 		Name: "gateway " + g.name, URL: g.url,
 		Rate: p.options.rate / float64(len(p.gateways)), Seed: p.options.seed<<8 + uint64(i),
 		World: p.fleet.world, Checks: p.report.traffic,
-		Silence: p.options.silence(), Settle: p.options.settle(), List: p.options.limits().List, Bound: p.options.bound(), Birth: p.options.limits().Birth(),
+		Silence: p.options.silence(), Settle: p.options.limits().Settle, List: p.options.limits().List, Bound: p.options.bound(), Birth: p.options.limits().Birth(),
 	}
 }
 

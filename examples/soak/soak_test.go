@@ -110,7 +110,8 @@ func TestPicksThatFailAreSeen(t *testing.T) {
 		return func() { cancel(); lying.Wait() }
 	},
 		func(r *report) *check.Check { return r.picks },
-		func(r *report) *check.Check { return r.traffic.Refused })
+		func(r *report) *check.Check { return r.traffic.Refused },
+		func(r *report) *check.Check { return r.watch.Healthy })
 }
 
 func TestBooksThatAreNotAtZeroAreSeen(t *testing.T) {
@@ -269,7 +270,7 @@ func TestTooLittleIsNotEnough(t *testing.T) {
 	}
 	r := &report{options: o}
 	r.begin(time.Now())
-	if err := r.verdict(); err == nil || err.Error() != "15 checks failed" {
+	if err := r.verdict(); err == nil || err.Error() != "16 checks failed" {
 		t.Errorf("a soak in which nothing was looked at: %v", err)
 	}
 }

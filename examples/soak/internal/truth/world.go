@@ -34,18 +34,23 @@ func (w *World) Engine(id string) *Engine { return w.byID[id] }
 // well. It is not to be called concurrently with anything.
 func (w *World) Settles() { w.settled = time.Now() }
 
-// Healthy returns an engine that nobody can have had a reason not to pick from then to
-// then: it was in the list, and in good health for some time before; nil if there was
-// none. settle is how long it takes to notice that an engine is there, or well again, and
-// every how often the list is looked at.
-func (w *World) Healthy(from, to time.Time, settle, every time.Duration) *Engine {
+// Well reports whether nobody can have had a reason not to pick an engine from then to
+// then: it was in the list, and in good health, for some time before. settle is how long
+// it takes to notice that an engine is there, or well again, and every how often the list
+// is looked at.
+func (w *World) Well(e *Engine, from, to time.Time, settle, every time.Duration) bool {
 	since := from.Add(-settle)
 	if since.Before(w.settled) {
 		since = w.settled
 	}
+	ranks, born := e.Life()
+	return ranks > 0 && born.Before(since) && !e.Had(Dying|Down|Frozen, since, to) && w.List.Always(e.ID, since, to, every)
+}
+
+// Healthy returns an engine that was well from then to then; nil if there was none.
+func (w *World) Healthy(from, to time.Time, settle, every time.Duration) *Engine {
 	for _, e := range w.Engines {
-		ranks, born := e.Life()
-		if ranks > 0 && born.Before(since) && !e.Had(Dying|Down|Frozen, since, to) && w.List.Always(e.ID, since, to, every) {
+		if w.Well(e, from, to, settle, every) {
 			return e
 		}
 	}

@@ -18,6 +18,7 @@ type Limits struct {
 	List      time.Duration // until a change of the list is acted upon
 	Trust     time.Duration // until a worker that publishes as it should is trusted
 	Unhide    time.Duration // and one that has said that it does not publish
+	Settle    time.Duration // until one that is well again may be picked
 }
 
 // Birth is how long a picture without all ranks of a life may be trusted after its
@@ -31,6 +32,7 @@ type Checks struct {
 	Invented   *check.Check
 	List       *check.Check
 	Trust      *check.Check
+	Healthy    *check.Check
 }
 
 // NewChecks adds the checks to a list. pictures is how many pictures of workers have to
@@ -42,6 +44,7 @@ func NewChecks(l *check.List, pictures, reports int) Checks {
 		Invented:   l.Add("every report in a table was published by that rank, with these numbers", reports),
 		List:       l.Add("a table has the workers that the list has", pictures),
 		Trust:      l.Add("a worker that publishes as it should is trusted", pictures/2),
+		Healthy:    l.Add("a worker that is well can be picked", pictures/2),
 	}
 }
 
@@ -187,6 +190,7 @@ func (o *Observer) Look() {
 		}
 		o.judge(p, now)
 		o.follow(p, s.Why, now)
+		o.compareHealth(p, s.Healthy, now)
 	}
 	o.compareList(present, now)
 }
@@ -365,6 +369,19 @@ func (o *Observer) noteDistrust(m *memory, now time.Time) {
 		}
 	}
 	o.seen.Distrust.add(now.Sub(oldest))
+}
+
+// compareHealth looks whether an engine that is well is kept from being picked.
+func (o *Observer) compareHealth(p picture, healthy bool, now time.Time) {
+	e := o.world.Engine(p.id)
+	if e == nil {
+		return
+	}
+	stalls := o.stalls.Lately()
+	well := o.world.Well(e, now, now, o.limits.Settle+stalls, o.limits.List+stalls)
+	o.that(o.memoryOf(p.id), o.checks.Healthy, healthy || !well, func() string {
+		return fmt.Sprintf("%v has been well for %v and more, and cannot be picked", e, o.limits.Settle)
+	})
 }
 
 // compareList compares who is in the table with who is in the list.

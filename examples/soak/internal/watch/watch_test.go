@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var limits = Limits{
 	Window: 5 * time.Second, Way: 250 * time.Millisecond, Reconnect: 2500 * time.Millisecond,
-	List: 2500 * time.Millisecond, Trust: 30 * time.Second, Unhide: time.Minute,
+	List: 2500 * time.Millisecond, Trust: 30 * time.Second, Unhide: time.Minute, Settle: 9 * time.Second,
 }
 
 // scene is one engine, a table that knows it, and an observer.
@@ -292,6 +292,21 @@ func TestTableThatNeverTrustsIsSeen(t *testing.T) {
 		s.broke(nil, "")
 		s.goOn(time.Second, 0)
 		s.broke(s.checks.Trust, "and is not trusted: never_reported")
+	})
+}
+
+func TestWorkerThatIsKeptOutIsSeen(t *testing.T) {
+	play(t, 1, load.Config{}, func(s *scene) {
+		s.goOn(20*time.Second, 0)
+		died := s.engine.Dies()
+		s.worker.SetHealthy(false)
+		died()
+		s.goOn(time.Second)
+		s.engine.Lives(1)
+		s.goOn(limits.Settle-step, 0)
+		s.broke(nil, "")
+		s.goOn(time.Second, 0)
+		s.broke(s.checks.Healthy, "has been well for 9s and more, and cannot be picked")
 	})
 }
 
