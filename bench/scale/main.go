@@ -47,7 +47,8 @@
 // more than some milliseconds the machine has other things to do, or not enough
 // CPU for both sides, and the delays say so too, since they begin with the way out
 // of the publisher. CPU per message then looks better than it is: messages that
-// wait are read together.
+// wait are read together. Runs with more than 20 ms of it are left out, unless
+// there are no others.
 //
 // Every process wants descriptors: a publisher three for each rank, what is made
 // of libzmq two, the others one. The soft limit is raised to the hard one, and

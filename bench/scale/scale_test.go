@@ -101,14 +101,19 @@ func TestWhatDescriptorsAreMissingIsSaidUpFront(t *testing.T) {
 	}
 }
 
-func TestTargetsAreCheckedAgainstMedians(t *testing.T) {
+func TestTargetsAreCheckedAgainstMediansOfRunsInTime(t *testing.T) {
 	run := func(cpu, p99 time.Duration, threads int) figures {
 		return figures{received: 1000, CPU: cpu, Threads: threads, seen: seen{P99: p99}, sent: sent{Messages: 1000, Elapsed: time.Second}}
+	}
+	late := func(f figures) figures {
+		f.sent.Late = tooLate + 1
+		return f
 	}
 	rows := []row{
 		{ranks: 1024, reader: "poller", runs: []figures{run(time.Hour, time.Hour, 100)}},
 		{ranks: 1024, reader: subject, runs: []figures{
 			run(12*time.Millisecond, 4*time.Millisecond, 16), run(time.Microsecond, 5*time.Millisecond, 16), run(time.Hour, time.Hour, 17),
+			late(run(0, 0, 0)), late(run(0, 0, 0)), late(run(0, 0, 0)), late(run(0, 0, 0)),
 		}},
 		{ranks: 8192, reader: subject, err: errors.New("no")},
 	}

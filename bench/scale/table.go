@@ -18,11 +18,24 @@ type row struct {
 	err    error // why there are no more of them
 }
 
-// median returns the middle one of what the runs say, the upper one of two.
+// tooLate is how late the publishers of a run may be. Then the machine had other
+// things to do, and the run says more about these.
+const tooLate = 20 * time.Millisecond
+
+// good are the runs whose publishers were in time, or all if those of none were.
+func (r *row) good() []figures {
+	late := func(f figures) bool { return f.sent.Late > tooLate }
+	if good := slices.DeleteFunc(slices.Clone(r.runs), late); len(good) > 0 {
+		return good
+	}
+	return r.runs
+}
+
+// median returns the middle one of what the good runs say, the upper one of two.
 func median[T cmp.Ordered](r *row, of func(*figures) T) T {
-	values := make([]T, len(r.runs))
-	for i := range r.runs {
-		values[i] = of(&r.runs[i])
+	var values []T
+	for _, f := range r.good() {
+		values = append(values, of(&f))
 	}
 	slices.Sort(values)
 	return values[len(values)/2]
@@ -38,7 +51,7 @@ func (f *figures) cores() float64 { return f.CPU.Seconds() / f.sent.Elapsed.Seco
 
 func (f *figures) lost() int { return f.sent.Messages - f.received }
 
-const format = "%6s  %-16s %4s  %10s %6s  %7s %6s %11s  %7s %7s  %8s %6s %8s\n"
+const format = "%6s  %-16s %5s  %10s %6s  %7s %6s %11s  %7s %7s  %8s %6s %8s\n"
 
 func printHead(w io.Writer) {
 	fmt.Fprintf(w, format, "ranks", "reader", "runs", "CPU µs/msg", "cores", "threads", "MiB", "descriptors", "p50 ms", "p99 ms", "msg/s", "lost", "late ms")
@@ -47,7 +60,7 @@ func printHead(w io.Writer) {
 func (r *row) print(w io.Writer) {
 	if len(r.runs) > 0 {
 		text := func(format string, v any) string { return fmt.Sprintf(format, v) }
-		fmt.Fprintf(w, format, text("%d", r.ranks), r.reader, text("%d", len(r.runs)),
+		fmt.Fprintf(w, format, text("%d", r.ranks), r.reader, fmt.Sprintf("%d/%d", len(r.good()), len(r.runs)),
 			text("%.1f", median(r, (*figures).perMessage)),
 			text("%.2f", median(r, (*figures).cores)),
 			text("%d", median(r, func(f *figures) int { return f.Threads })),
