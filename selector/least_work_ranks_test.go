@@ -352,6 +352,7 @@ func TestLeastWorkKnowsAllOfAGroupThatIsItsOwn(t *testing.T) {
 		c := must(load.NewConnector(w, load.ConnectorConfig{Ranks: 2}))
 		k := w.Reserve(0, 600)
 		t.Cleanup(k.Done)
+		must(c.Register("a request", k))
 		if err := c.Observe(load.Batch{Rank: 0, HasLoad: true, Load: load.Report{Running: 7, Waiting: 2}}); err != nil {
 			t.Fatal(err)
 		}

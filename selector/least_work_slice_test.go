@@ -2,6 +2,7 @@ package selector
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -86,13 +87,7 @@ func TestSlicesFollowTheIDsInWhateverOrderTheWorkersCame(t *testing.T) {
 		if fmt.Sprint(a) != fmt.Sprint(b) {
 			t.Errorf("slice %d of 5 is %v, and of the same workers in another order %v", i, a, b)
 		}
-		ids := slices.Sorted(func(yield func(string) bool) {
-			for id := range a {
-				if !yield(id) {
-					return
-				}
-			}
-		})
+		ids := slices.Sorted(maps.Keys(a))
 		first, last := ids[0], ids[len(ids)-1]
 		for j := range 23 {
 			if id := fmt.Sprintf("w%03d", j); id > first && id < last && a[id] != 1 {
@@ -109,6 +104,29 @@ func TestSlicesAreOfTheWorkersThatMayBePicked(t *testing.T) {
 	table.Remove(workers["w002"])
 	if got := fmt.Sprint(shares(t, table, 0, 5)); got != "map[w003:1]" {
 		t.Errorf("the first slice of five is %v", got)
+	}
+}
+
+func TestSlicesFollowWorkersThatTakeThePlaceOfOthers(t *testing.T) {
+	table, clock := newTestTable()
+	for i := range 6 {
+		table.Add(fmt.Sprintf("w%03d", i), "")
+	}
+	s := New(table, Config{Peers: replica(0, 2), Rand: seeded(1)})
+	for i, want := range []string{"[w000 w001 w002]", "[w001 w002 w003]", "[w002 w003 w004]"} {
+		home := make(map[string]bool)
+		for range 60 {
+			p := must(s.Pick(prompt(10)))
+			home[p.Worker.ID()] = true
+			p.Done()
+		}
+		if got := fmt.Sprint(slices.Sorted(maps.Keys(home))); got != want {
+			t.Errorf("%d: the slice is %s, want %s", i, got, want)
+		}
+		gone, _ := table.Worker(fmt.Sprintf("w%03d", i))
+		table.Remove(gone)
+		table.Add(fmt.Sprintf("w%03d", 6+i), "")
+		clock.advance(modelFor)
 	}
 }
 

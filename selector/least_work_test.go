@@ -433,8 +433,23 @@ func TestWorkersThatAreJustBusierThanOthersCountInFullForTheMean(t *testing.T) {
 		wantAmount(t, w, "others_requests", c.want[0])
 		wantAmount(t, w, "others_tokens", c.want[1])
 	}
-	// Of two, either may be right.
+	// Who is not to be picked takes no part in it.
 	table, _ := newTestTable()
+	for i, running := range []int64{4, 6, 30, 40} {
+		w := table.Add(name(i), "")
+		mustPut(t, w.Advertise(1), 0, load.Report{Running: running})
+		switch i {
+		case 2:
+			w.SetAside()
+		case 3:
+			w.SetHealthy(false)
+		}
+	}
+	if got := explained(t, leastWork1(table), Request{}).Learned.Others; got != 5 {
+		t.Errorf("the mean of 4 and 6 is %v", got)
+	}
+	// Of two, either may be right.
+	table, _ = newTestTable()
 	mustPut(t, table.Add("a", "").Advertise(1), 0, load.Report{})
 	mustPut(t, table.Add("b", "").Advertise(1), 0, load.Report{Running: 300})
 	if got := explained(t, leastWork1(table), Request{}).Learned.Others; got != 150 {
