@@ -99,9 +99,9 @@ var engineChoices = []choice{
 }
 
 var listChoices = []choice{
-	{drop, 12, 0.5, 8},
-	{scribble, 4, 2.2, 5}, // for so long that both gateways look at it
-	{rewrite, 4, 0.2, 1},
+	{drop, 20, 0.5, 8},
+	{scribble, 5, 2.2, 5}, // for so long that both gateways look at it
+	{rewrite, 5, 0.2, 1},
 	{empty, 1, 0, 0},
 }
 

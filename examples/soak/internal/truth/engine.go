@@ -96,6 +96,12 @@ func (v *voice) find(r Report, before time.Time) (at time.Time, ok bool) {
 	return at, false
 }
 
+// life is a life of an engine, by how many ranks it has and when it began.
+type life struct {
+	ranks int
+	born  time.Time
+}
+
 // Engine is what really becomes of one engine. It is safe for concurrent use.
 type Engine struct {
 	ID   string // its URL, by which the tables know it
@@ -104,6 +110,7 @@ type Engine struct {
 	mu     sync.Mutex
 	ranks  int       // of the present life; 0: there is none
 	born   time.Time // the present life
+	lives  []life    // that there were in the time that is remembered, oldest first
 	voices []voice   // by rank, of all lives
 	spans  []span
 }
@@ -116,6 +123,10 @@ func (e *Engine) Lives(ranks int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ranks, e.born = ranks, now
+	for len(e.lives) > 1 && now.Sub(e.lives[1].born) > memory { // a life ends when the next begins
+		e.lives = slices.Delete(e.lives, 0, 1)
+	}
+	e.lives = append(e.lives, life{ranks, now})
 	e.endLocked(Down|Frozen|Failing|Mute|Hidden, now)
 }
 
@@ -190,6 +201,14 @@ func (e *Engine) Life() (ranks int, born time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.ranks, e.born
+}
+
+// HadRanks reports whether there was a life with so many ranks by then, as far as that is
+// remembered.
+func (e *Engine) HadRanks(ranks int, by time.Time) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.lives, func(l life) bool { return l.ranks == ranks && !l.born.After(by) })
 }
 
 // Publishing returns since when every rank has been free to publish, if it is.

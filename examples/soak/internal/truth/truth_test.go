@@ -62,6 +62,30 @@ func TestFaultsAreFoundWhereverTheyOverlap(t *testing.T) {
 	})
 }
 
+func TestRanksOfFormerLivesAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := NewWorld("a").Engines[0]
+		start := time.Now()
+		e.Lives(2)
+		time.Sleep(time.Second)
+		e.Lives(4)
+		for _, tt := range []struct {
+			ranks int
+			by    time.Duration
+			want  bool
+		}{{2, 0, true}, {2, -1, false}, {4, 0, false}, {4, time.Second, true}, {3, time.Hour, false}} {
+			if got := e.HadRanks(tt.ranks, start.Add(tt.by)); got != tt.want {
+				t.Errorf("%d ranks by %v: %v", tt.ranks, tt.by, got)
+			}
+		}
+		time.Sleep(2 * memory)
+		e.Lives(1)
+		if e.HadRanks(2, time.Now()) || !e.HadRanks(4, time.Now()) || len(e.lives) != 2 {
+			t.Errorf("remembered: %v", e.lives)
+		}
+	})
+}
+
 func TestEngineIsPublishingWhenNothingKeepsItFromThat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewWorld("a").Engines[0]

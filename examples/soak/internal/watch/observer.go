@@ -270,8 +270,22 @@ func (o *Observer) judge(p picture, now time.Time) {
 		incomplete = fmt.Sprintf("is trusted on %d ranks, and has had %d for %v: at most %v", len(p.ranks), ranks, age, o.limits.Birth())
 	case p.depth != sum:
 		incomplete = fmt.Sprintf("has a depth of %d, and its ranks report %d together", p.depth, sum)
+	case ranks == len(p.ranks):
+		incomplete = mixed(e, m, born)
 	}
 	o.that(m, o.checks.Incomplete, incomplete == "", func() string { return fmt.Sprintf("%v %s", e, incomplete) })
+}
+
+// mixed looks whether a picture that has as many ranks as the engine has now is made of
+// reports of a time when it had not, and had not had before: then somebody who knew of the
+// new life has put what was said in an old one in the place of what was not said yet.
+func mixed(e *truth.Engine, m *memory, born time.Time) string {
+	for rank, r := range m.reports {
+		if !r.sent.IsZero() && r.sent.Before(born) && !e.HadRanks(len(m.reports), r.sent) {
+			return fmt.Sprintf("is trusted on all of its %d ranks, and what rank %d said it said before it had so many", len(m.reports), rank)
+		}
+	}
+	return ""
 }
 
 // verify looks for the reports of a picture among those that were sent, each once.

@@ -203,6 +203,28 @@ func TestTableThatTrustsAnIncompletePictureIsSeen(t *testing.T) {
 	})
 }
 
+func TestTableThatFillsANewPictureWithOldReportsIsSeen(t *testing.T) {
+	play(t, 2, load.Config{}, func(s *scene) {
+		s.goOn(10*time.Second, 0, 1)
+		s.engine.Dies()()
+		old := s.seq
+		s.engine.Lives(3)
+		s.feed = s.worker.Advertise(3)
+		s.says(2, 0)
+		s.observer.Look()
+		s.broke(nil, "")
+		for rank := range 2 { // what they said last, when there were two
+			seq := old - 1 + int64(rank)
+			r := load.Report{Running: (seq - 1) % 3, KVUsed: load.Known[int64](7), Seq: load.Known(seq), Received: time.Now().Add(-step), Source: load.SourcePush}
+			if err := s.feed.Put(rank, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.observer.Look()
+		s.broke(s.checks.Incomplete, "is trusted on all of its 3 ranks, and what rank 0 said it said before it had so many")
+	})
+}
+
 func TestTableThatBelievesWhatNobodySaidIsSeen(t *testing.T) {
 	for _, tt := range []struct {
 		name, because string
