@@ -84,6 +84,9 @@ type engine struct {
 	down    time.Time         // since when the engine is; zero: it is not
 	counts  counts
 	skew    atomic.Int64 // of its wall clock, a time.Duration
+
+	catchingUp  atomic.Bool // what it once said may arrive now
+	unpublished atomic.Bool // it has no load sockets, and says so
 }
 
 // counts are of an engine's requests. Each that it accepted is finished or aborted in
@@ -285,7 +288,7 @@ func (e *engine) depth() int64 {
 // refutes says why the engine cannot be trusted with this depth of so many ranks by
 // a gateway that looked at this time, a moment ago; nil if it may. What it sent longer
 // than limit before must not count.
-func (e *engine) refutes(depth int64, ranks int, at time.Time, limit time.Duration) error {
+func (e *engine) refutes(depth int64, ranks int, polled bool, at time.Time, limit time.Duration) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	digits := make(map[int64]bool)
@@ -306,22 +309,47 @@ func (e *engine) refutes(depth int64, ranks int, at time.Time, limit time.Durati
 		return fmt.Errorf("it has not had %d ranks, each with a socket, for %v", ranks, limit)
 	}
 	for r, rest := 0, depth; r < ranks || rest > 0; r, rest = r+1, rest/10 {
-		if digit := rest % 10; !digits[digit] || r >= ranks {
+		if digit := rest % 10; r >= ranks || !digits[digit] && (digit == 0 || !e.catchingUp.Load()) {
 			return fmt.Errorf("depth %d is not that of %d ranks: rank %d has not said %d for %v", depth, ranks, r, digit, limit)
 		}
 	}
 	for r := range ranks {
-		if since, ok := e.silent[r]; ok && at.Sub(since) > limit {
-			return fmt.Errorf("rank %d has been silent for %v", r, at.Sub(since))
+		// Since when neither way has carried anything.
+		since := e.quietSinceLocked(r)
+		if polled && !since.IsZero() {
+			asked := e.http.cutSince()
+			if asked.IsZero() {
+				continue
+			}
+			since = latest(since, asked)
 		}
-		if r >= len(e.loads) {
-			continue
-		}
-		if since := e.loads[r].cutSince(); !since.IsZero() && at.Sub(since) > limit {
+		if !since.IsZero() && at.Sub(since) > limit {
 			return fmt.Errorf("nothing of rank %d has got through for %v", r, at.Sub(since))
 		}
 	}
 	return nil
+}
+
+// quietSinceLocked is since when the load socket of a rank has told nothing; zero if it
+// may.
+func (e *engine) quietSinceLocked(rank int) time.Time {
+	if e.unpublished.Load() {
+		return e.periods[0].from
+	}
+	since := e.silent[rank]
+	if rank < len(e.loads) {
+		if cut := e.loads[rank].cutSince(); since.IsZero() || !cut.IsZero() && cut.Before(since) {
+			since = cut
+		}
+	}
+	return since
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // clock is the engine's wall clock, in seconds.
@@ -330,6 +358,10 @@ func (e *engine) clock() float64 {
 }
 
 func (e *engine) serverInfo(w http.ResponseWriter, _ *http.Request) {
+	if e.unpublished.Load() {
+		io.WriteString(w, `{"kv_events":null}`)
+		return
+	}
 	e.mu.Lock()
 	info := map[string]any{"kv_events": map[string]any{
 		"publisher": "zmq", "endpoint_host": e.config.advertises, "endpoint_port_base": 5557, "topic": "", "block_size": 64,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/snapshot/zmqsub"
 )
 
 // Each of these has one engine for every way in which a link can fail, and all links
@@ -30,26 +31,28 @@ func brokenFleet(t *testing.T) []*engine {
 }
 
 func TestLoadSocketsThatFailInEveryWay(t *testing.T) {
-	engines := brokenFleet(t)
-	g := startGateway(t, gatewayConfig{}, engines...)
-	g.trusts(engines...)
-	clients := g.startTraffic(4)
-	for i, f := range faults {
-		f.inject(engines[1+i].loads[1])
-	}
-	begun := time.Now()
-	for i := range faults {
-		g.doubts(engines[1+i], load.Stale, 1)
-	}
-	time.Sleep(time.Until(begun.Add(cutFor))) // watched by the auditor
-	for i, e := range engines {
-		if i > 0 {
-			e.loads[1].heal()
+	eachWay(t, func(t *testing.T, libzmq bool) {
+		engines := brokenFleet(t)
+		g := startGateway(t, gatewayConfig{libzmq: libzmq}, engines...)
+		g.trusts(engines...)
+		clients := g.startTraffic(4)
+		for i, f := range faults {
+			f.inject(engines[1+i].loads[1])
 		}
-		e.say(int64(9 - i))
-	}
-	g.trusts(engines...)
-	clients.end(engines...)
+		begun := time.Now()
+		for i := range faults {
+			g.doubts(engines[1+i], load.Stale, 1)
+		}
+		time.Sleep(time.Until(begun.Add(cutFor))) // watched by the auditor
+		for i, e := range engines {
+			if i > 0 {
+				e.loads[1].heal()
+			}
+			e.say(int64(9 - i))
+		}
+		g.trusts(engines...)
+		clients.end(engines...)
+	})
 }
 
 func TestRequestsOnLinksThatFailInEveryWay(t *testing.T) {
@@ -91,7 +94,7 @@ func TestRequestsOnLinksThatFailInEveryWay(t *testing.T) {
 func TestPollsOnLinksThatFailInEveryWay(t *testing.T) {
 	engines := brokenFleet(t)
 	for _, e := range engines {
-		e.answer("/server_info", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"kv_events":null}`) })
+		e.unpublished.Store(true)
 	}
 	g := startGateway(t, gatewayConfig{poll: true}, engines...)
 	g.trusts(engines...)
@@ -212,26 +215,31 @@ func TestAnswersThatAreCutOffAreNoAnswers(t *testing.T) {
 }
 
 func TestALinkThatIsSlowInEveryWayCarriesLoadAndRequestsAllTheSame(t *testing.T) {
-	leavesNothing(t)
-	steady, far := startEngine(t, engineConfig{}), startEngine(t, engineConfig{})
-	far.http.slow(60*time.Millisecond, 50, 40)
-	for _, l := range far.loads {
-		l.slow(60*time.Millisecond, 50, 10)
-	}
-	g := startGateway(t, gatewayConfig{}, steady, far)
-	g.trusts(steady, far)
-	clients := g.startTraffic(4)
-	for digit := range int64(9) {
-		far.say(1 + digit)
-		g.trusts(far)
-	}
-	eventually(t, "requests over the slow link", func() error {
-		if c := far.tally(); c.finished == 0 {
-			return fmt.Errorf("%+v", c)
+	eachWay(t, func(t *testing.T, libzmq bool) {
+		leavesNothing(t)
+		steady, far := startEngine(t, engineConfig{}), startEngine(t, engineConfig{})
+		far.http.slow(60*time.Millisecond, 50, 40)
+		for _, l := range far.loads {
+			l.slow(60*time.Millisecond, 50, 10)
 		}
-		return nil
+		// Heartbeats and handshakes take their time too.
+		g := startGateway(t, gatewayConfig{libzmq: libzmq, window: 4 * window, sockets: new(zmqsub.Config), change: func(c *discovery.Config) {
+			c.Client.Timeout = patience
+		}}, steady, far)
+		g.trusts(steady, far)
+		clients := g.startTraffic(4)
+		for digit := range int64(9) {
+			far.say(1 + digit)
+			g.trusts(far)
+		}
+		eventually(t, "requests over the slow link", func() error {
+			if c := far.tally(); c.finished == 0 {
+				return fmt.Errorf("%+v", c)
+			}
+			return nil
+		})
+		clients.end(steady, far)
 	})
-	clients.end(steady, far)
 }
 
 func TestALinkThatComesAndGoesAllTheTime(t *testing.T) {

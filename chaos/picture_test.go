@@ -170,7 +170,7 @@ func TestAnswersThatAreNoLoadAreNeverLeastLoaded(t *testing.T) {
 		http.NotFound,
 	} {
 		e := startEngine(t, engineConfig{})
-		e.answer("/server_info", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"kv_events":null,"dp_size":2}`) })
+		e.unpublished.Store(true)
 		e.answer("/v1/loads", answer)
 		engines = append(engines, e)
 	}
@@ -205,23 +205,25 @@ func TestAnswersThatAreNoLoadAreNeverLeastLoaded(t *testing.T) {
 }
 
 func TestAPublisherThatRestartsInTheSamePodIsBelievedAtOnce(t *testing.T) {
-	leavesNothing(t)
-	steady, e := startEngine(t, engineConfig{}), startEngine(t, engineConfig{})
-	g := startGateway(t, gatewayConfig{}, steady, e)
-	g.trusts(steady, e)
-	clients := g.startTraffic(2)
-	e.publish.do(func() { e.publish.seq[0], e.publish.seq[1] = 500, 500 })
-	worker, _ := g.table.Worker(e.url)
-	for digit := range int64(3) {
-		e.stop()
-		e.say(5 + digit)
-		e.start()
-		g.trusts(e)
-	}
-	if again, _ := g.table.Worker(e.url); again != worker {
-		t.Error("its books have been dropped")
-	}
-	clients.end(steady, e)
+	eachWay(t, func(t *testing.T, libzmq bool) {
+		leavesNothing(t)
+		steady, e := startEngine(t, engineConfig{}), startEngine(t, engineConfig{})
+		g := startGateway(t, gatewayConfig{libzmq: libzmq}, steady, e)
+		g.trusts(steady, e)
+		clients := g.startTraffic(2)
+		e.publish.do(func() { e.publish.seq[0], e.publish.seq[1] = 500, 500 })
+		worker, _ := g.table.Worker(e.url)
+		for digit := range int64(3) {
+			e.stop()
+			e.say(5 + digit)
+			e.start()
+			g.trusts(e)
+		}
+		if again, _ := g.table.Worker(e.url); again != worker {
+			t.Error("its books have been dropped")
+		}
+		clients.end(steady, e)
+	})
 }
 
 func TestAnEngineThatMovesItsLoadPortsAndChangesItsRanksIsFollowed(t *testing.T) {

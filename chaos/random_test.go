@@ -26,9 +26,13 @@ func TestEverythingFailsAtRandom(t *testing.T) {
 	for i := range 5 {
 		engines = append(engines, startEngine(t, engineConfig{ranks: 1 + i%3}))
 	}
-	g := startGateway(t, gatewayConfig{poll: true}, engines...)
-	g.trusts(engines...)
-	clients := g.startTraffic(4)
+	var gateways []*gateway
+	var clients []*traffic
+	for _, libzmq := range []bool{false, true} {
+		g := startGateway(t, gatewayConfig{poll: true, libzmq: libzmq}, engines...)
+		g.trusts(engines...)
+		gateways, clients = append(gateways, g), append(clients, g.startTraffic(3))
+	}
 	var all sync.WaitGroup
 	end := time.Now().Add(lasts)
 	for i, e := range engines[1:] {
@@ -66,6 +70,13 @@ func TestEverythingFailsAtRandom(t *testing.T) {
 		})
 	}
 	all.Wait()
-	g.trusts(engines...)
-	clients.end(engines...)
+	for _, g := range gateways {
+		g.trusts(engines...)
+	}
+	for _, c := range clients {
+		c.halt()
+	}
+	for _, c := range clients {
+		c.end(engines...)
+	}
 }

@@ -91,91 +91,93 @@ func init() {
 }
 
 func TestTenThousandUnchangedReportsASecondFromEachOfEightRanks(t *testing.T) {
-	leavesNothing(t)
-	const ranks = 8
-	e := startEngine(t, engineConfig{ranks: ranks, direct: true})
-	e.publish.stop()
-	var endpoints []string
-	for r := range ranks {
-		endpoints = append(endpoints, "tcp://"+e.at(publishPort+r))
-	}
-	publisher := exec.Command(os.Args[0])
-	publisher.Env = append(os.Environ(), floodVariable+"="+strings.Join(endpoints, ","))
-	publisher.Stderr = os.Stderr
-	stdin, err := publisher.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := publisher.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := publisher.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stdin.Close()
-		publisher.Process.Kill() // this one process
-		publisher.Wait()
-	})
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatalf("the publisher did not start: %v", err)
-	}
-
-	g := startGateway(t, gatewayConfig{}, e)
-	g.trusts(e)
-	type reading struct {
-		at       time.Time
-		cpu      time.Duration
-		messages uint64
-		reports  uint64
-		heap     uint64
-	}
-	read := func() (r reading) {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		var u syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
+	eachWay(t, func(t *testing.T, libzmq bool) {
+		leavesNothing(t)
+		const ranks = 8
+		e := startEngine(t, engineConfig{ranks: ranks, direct: true})
+		e.publish.stop()
+		var endpoints []string
+		for r := range ranks {
+			endpoints = append(endpoints, "tcp://"+e.at(publishPort+r))
 		}
-		r.at, r.heap, r.messages = time.Now(), m.HeapAlloc, g.subscriber.Stats().Messages
-		r.cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		for _, rank := range g.status(e).Ranks {
-			r.reports += rank.Reports
-		}
-		return r
-	}
-	before := read()
-	picks := 0
-	for time.Since(before.at) < 3*time.Second {
-		p, err := g.picker.Pick(selector.Request{})
+		publisher := exec.Command(os.Args[0])
+		publisher.Env = append(os.Environ(), floodVariable+"="+strings.Join(endpoints, ","))
+		publisher.Stderr = os.Stderr
+		stdin, err := publisher.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Done()
-		if picks++; picks%100 == 0 {
-			time.Sleep(time.Millisecond)
+		stdout, err := publisher.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	after := read()
-	seconds := after.at.Sub(before.at).Seconds()
-	messages, reports := float64(after.messages-before.messages), float64(after.reports-before.reports)
-	t.Logf("a second: %.0f messages read, %.0f reports taken, %.0f picks, %.0f ms of CPU", messages/seconds, reports/seconds,
-		float64(picks)/seconds, float64((after.cpu-before.cpu).Milliseconds())/seconds)
-	// A rank is drained as often as its owner may, which is a thousand times a second,
-	// and no oftener because more is sent.
-	if most := ranks * 1000 * (seconds + 0.5); reports > most {
-		t.Errorf("%.0f reports were taken in %.1f s, want at most %.0f", reports, seconds, most)
-	}
-	if cpu := (after.cpu - before.cpu).Seconds(); cpu > 1.5*seconds {
-		t.Errorf("%.1f s of CPU in %.1f s", cpu, seconds)
-	}
-	if grown := int64(after.heap) - int64(before.heap); grown > 4<<20 {
-		t.Errorf("the heap has grown by %d KiB", grown>>10)
-	}
-	g.trusts(e)
-	g.settled()
+		if err := publisher.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			stdin.Close()
+			publisher.Process.Kill() // this one process
+			publisher.Wait()
+		})
+		if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+			t.Fatalf("the publisher did not start: %v", err)
+		}
+
+		g := startGateway(t, gatewayConfig{libzmq: libzmq}, e)
+		g.trusts(e)
+		type reading struct {
+			at       time.Time
+			cpu      time.Duration
+			messages uint64
+			reports  uint64
+			heap     uint64
+		}
+		read := func() (r reading) {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			var u syscall.Rusage
+			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+				t.Fatal(err)
+			}
+			r.at, r.heap, r.messages = time.Now(), m.HeapAlloc, g.subscriber.Stats().Messages
+			r.cpu = time.Duration(u.Utime.Nano() + u.Stime.Nano())
+			for _, rank := range g.status(e).Ranks {
+				r.reports += rank.Reports
+			}
+			return r
+		}
+		before := read()
+		picks := 0
+		for time.Since(before.at) < 3*time.Second {
+			p, err := g.picker.Pick(selector.Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Done()
+			if picks++; picks%100 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		after := read()
+		seconds := after.at.Sub(before.at).Seconds()
+		messages, reports := float64(after.messages-before.messages), float64(after.reports-before.reports)
+		t.Logf("a second: %.0f messages read, %.0f reports taken, %.0f picks, %.0f ms of CPU", messages/seconds, reports/seconds,
+			float64(picks)/seconds, float64((after.cpu-before.cpu).Milliseconds())/seconds)
+		// A rank is drained as often as its owner may, which is a thousand times a second,
+		// and no oftener because more is sent.
+		if most := ranks * 1000 * (seconds + 0.5); reports > most {
+			t.Errorf("%.0f reports were taken in %.1f s, want at most %.0f", reports, seconds, most)
+		}
+		if cpu := (after.cpu - before.cpu).Seconds(); cpu > 1.5*seconds {
+			t.Errorf("%.1f s of CPU in %.1f s", cpu, seconds)
+		}
+		if grown := int64(after.heap) - int64(before.heap); grown > 4<<20 {
+			t.Errorf("the heap has grown by %d KiB", grown>>10)
+		}
+		g.trusts(e)
+		g.settled()
+	})
 }
 
 // members is a source whose set changes when the test says so.
@@ -285,39 +287,41 @@ func TestAWorkerSetThatChangesAHundredTimesASecondUnderPicks(t *testing.T) {
 }
 
 func TestShutdownWhileAThousandSocketsReconnectToDeadPeers(t *testing.T) {
-	leavesNothing(t)
-	const ranks, workers = 8, 128
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	sockets := ranks * workers
-	if room := int(min(limit.Cur, 1<<20)) - 500; room < 4*sockets { // two of the subscriber's for each, two of the links'
-		t.Skipf("the descriptor limit of %d is too low", limit.Cur)
-	}
-	e := startEngine(t, engineConfig{ranks: ranks})
-	for i, l := range e.loads {
-		[]func(*link){(*link).lose, (*link).refuse, (*link).reset, (*link).stall}[i%4](l)
-	}
-	var set []discovery.Worker
-	for i := range workers {
-		set = append(set, discovery.Worker{URL: fmt.Sprintf("%s/w%d", e.url, i)})
-	}
-	source := members{make(chan []discovery.Worker)}
-	g := startGateway(t, gatewayConfig{source: source, change: func(c *discovery.Config) { c.Client.Timeout = patience }})
-	source.sets <- set
-	// Every socket has been replaced, on average: the closing is in the thick of it.
-	eventually(t, "fresh connections", func() error {
-		if st := g.subscriber.Stats(); len(st.Endpoints) < sockets || st.Reconnects < uint64(sockets) {
-			return fmt.Errorf("%d of %d sockets", st.Reconnects, len(st.Endpoints))
+	eachWay(t, func(t *testing.T, libzmq bool) {
+		leavesNothing(t)
+		const ranks, workers = 8, 128
+		var limit syscall.Rlimit
+		if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		sockets := ranks * workers
+		if room := int(min(limit.Cur, 1<<20)) - 500; room < 4*sockets { // two of the subscriber's for each, two of the links'
+			t.Skipf("the descriptor limit of %d is too low", limit.Cur)
+		}
+		e := startEngine(t, engineConfig{ranks: ranks})
+		for i, l := range e.loads {
+			[]func(*link){(*link).lose, (*link).refuse, (*link).reset, (*link).stall}[i%4](l)
+		}
+		var set []discovery.Worker
+		for i := range workers {
+			set = append(set, discovery.Worker{URL: fmt.Sprintf("%s/w%d", e.url, i)})
+		}
+		source := members{make(chan []discovery.Worker)}
+		g := startGateway(t, gatewayConfig{libzmq: libzmq, source: source, change: func(c *discovery.Config) { c.Client.Timeout = patience }})
+		source.sets <- set
+		// Every socket has been replaced, on average: the closing is in the thick of it.
+		eventually(t, "fresh connections", func() error {
+			if st := g.subscriber.Stats(); len(st.Endpoints) < sockets || st.Reconnects < uint64(sockets) {
+				return fmt.Errorf("%d of %d sockets", st.Reconnects, len(st.Endpoints))
+			}
+			return nil
+		})
+		began := time.Now()
+		g.close()
+		took := time.Since(began)
+		t.Logf("closed in %v", took)
+		if took > time.Second+slack {
+			t.Errorf("closing took %v", took)
+		}
 	})
-	began := time.Now()
-	g.close()
-	took := time.Since(began)
-	t.Logf("closed in %v", took)
-	if took > time.Second+slack {
-		t.Errorf("closing took %v", took)
-	}
 }

@@ -3,21 +3,24 @@
 package chaos
 
 import (
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 )
 
 // valve is a toxic that is in a link from the beginning and stands for another one,
-// which can be changed at any time, also for connections that there are. It waits for
-// none of them.
+// which can be changed at any time, also for connections that there are.
 type valve struct {
 	mu      sync.Mutex
-	toxic   func() toxics.Toxic
-	changed chan struct{} // closed when toxic is
+	toxic   func() toxics.Toxic // nil: pass
+	changed chan struct{}       // closed when toxic is
 	births  int
-	frozen  int // those born before stand still
+	frozen  int          // those born before stand still
+	old     map[int]bool // connections, by birth, that have not noticed the last change
+	alive   map[int]bool
 }
 
 // hold makes toxics that pass nothing on and read nothing, so that whoever sends
@@ -27,50 +30,79 @@ func hold() toxics.Toxic { return nil }
 // pass makes toxics that pass everything on.
 func pass() toxics.Toxic { return new(toxics.NoopToxic) }
 
-func (v *valve) set(toxic func() toxics.Toxic) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.toxic, v.frozen = toxic, 0
-	v.changeLocked()
-}
+func (v *valve) set(toxic func() toxics.Toxic) { v.change(toxic, false) }
 
 // freeze holds what there is on the connections that there are, and passes on what
 // comes on new ones.
-func (v *valve) freeze() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.toxic, v.frozen = pass, v.births
-	v.changeLocked()
-}
+func (v *valve) freeze() { v.change(pass, true) }
 
-func (v *valve) changeLocked() {
+// change returns when all connections have noticed. One that cannot write does not
+// notice, and nobody will notice that.
+func (v *valve) change(toxic func() toxics.Toxic, freeze bool) {
+	v.mu.Lock()
+	if v.toxic, v.frozen = toxic, 0; freeze {
+		v.frozen = v.births
+	}
+	v.old = maps.Clone(v.alive)
 	if v.changed != nil {
 		close(v.changed)
+		v.changed = nil
 	}
-	v.changed = make(chan struct{})
+	v.mu.Unlock()
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		v.mu.Lock()
+		n := len(v.old)
+		v.mu.Unlock()
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// born counts a connection.
+func (v *valve) born() (birth int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.alive == nil {
+		v.alive = make(map[int]bool)
+	}
+	birth = v.births
+	v.births++
+	v.alive[birth] = true
+	return birth
+}
+
+func (v *valve) died(birth int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.alive, birth)
+	delete(v.old, birth)
 }
 
 // now returns the toxic for a connection, and what tells when it is another.
-func (v *valve) now(born int) (toxics.Toxic, <-chan struct{}) {
+func (v *valve) now(birth int) (toxics.Toxic, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	delete(v.old, birth)
 	if v.changed == nil {
-		v.toxic, v.changed = pass, make(chan struct{})
+		v.changed = make(chan struct{})
 	}
-	if born < v.frozen {
+	switch {
+	case birth < v.frozen:
 		return nil, v.changed
+	case v.toxic == nil:
+		return pass(), v.changed
+	default:
+		return v.toxic(), v.changed
 	}
-	return v.toxic(), v.changed
 }
 
 // Pipe is called once for each direction of a connection.
 func (v *valve) Pipe(outer *toxics.ToxicStub) {
-	v.mu.Lock()
-	born := v.births
-	v.births++
-	v.mu.Unlock()
+	birth := v.born()
+	defer v.died(birth)
 	for {
-		toxic, changed := v.now(born)
+		toxic, changed := v.now(birth)
 		if toxic == nil {
 			<-changed
 			continue
