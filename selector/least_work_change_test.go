@@ -84,20 +84,20 @@ func TestLeastWorkPicksOnlyWhoIsThere(t *testing.T) {
 				}
 				r := Request{PromptTokens: load.Known(rnd.Int64N(3000)), Unstreamed: rnd.IntN(3) == 0}
 				if len(ever) > 0 {
-					any := func() *load.Worker { return ever[max(len(ever)-1-rnd.IntN(20), 0)] }
+					recent := func() *load.Worker { return ever[max(len(ever)-1-rnd.IntN(20), 0)] }
 					switch rnd.IntN(8) {
 					case 0:
-						r.Candidates = []*load.Worker{any(), any(), any()}
+						r.Candidates = []*load.Worker{recent(), recent(), recent()}
 					case 1:
-						r.Exclude = []*load.Worker{any(), any()}
+						r.Exclude = []*load.Worker{recent(), recent()}
 					case 2:
 						r.Filter = func(w *load.Worker) bool { return w.ID() > "w3" }
 					case 3:
-						r.Worker = any()
+						r.Worker = recent()
 					case 4:
 						r.Rank = load.Known(rnd.IntN(4) - 1)
 					case 5:
-						r.Prefix = []PrefixMatch{{any(), rnd.Int64N(3000)}, {any(), rnd.Int64N(3000)}}
+						r.Prefix = []PrefixMatch{{recent(), rnd.Int64N(3000)}, {recent(), rnd.Int64N(3000)}}
 					}
 				}
 				allowed := mayBePicked(table, &r)
@@ -148,7 +148,7 @@ func TestAWorkerThatComesIsPickedWithTheNextModelAndOneThatGoesNotAtAll(t *testi
 	holdPrompt(t, a, 5000)
 	for _, c := range []struct {
 		name     string
-		go_, com func()
+		leave, come func()
 	}{
 		{"health", func() { b.SetHealthy(false) }, func() { b.SetHealthy(true) }},
 		{"set aside", func() { b.SetAside() }, func() { mustPut(t, b, 0, load.Report{}) }},
@@ -160,7 +160,7 @@ func TestAWorkerThatComesIsPickedWithTheNextModelAndOneThatGoesNotAtAll(t *testi
 			} else {
 				p.Done()
 			}
-			c.go_()
+			c.leave()
 			for range 20 {
 				p := must(s.Pick(prompt(10)))
 				if p.Worker != a {
@@ -168,7 +168,7 @@ func TestAWorkerThatComesIsPickedWithTheNextModelAndOneThatGoesNotAtAll(t *testi
 				}
 				p.Done()
 			}
-			c.com()
+			c.come()
 			clock.advance(modelFor)
 			for range 20 {
 				p := must(s.Pick(prompt(10)))

@@ -243,7 +243,7 @@ func TestLeastWorkBelievesAReportLessTheOlderItIsAndTheMoreGatewaysThereAre(t *t
 
 func TestLeastWorkGivesWhoeverHasNoFreshReportTheMean(t *testing.T) {
 	busy := load.Report{Running: 1000, WaitingTokens: load.Known[int64](1 << 20)}
-	for name, make := range map[string]func(t *testing.T, w *load.Worker, c *clock){
+	for name, become := range map[string]func(t *testing.T, w *load.Worker, c *clock){
 		"new":              func(*testing.T, *load.Worker, *clock) {},
 		"mute":             func(_ *testing.T, w *load.Worker, _ *clock) { w.Advertise(1) },
 		"not publishing":   func(_ *testing.T, w *load.Worker, _ *clock) { w.SetNotPublishing("says so") },
@@ -270,7 +270,7 @@ func TestLeastWorkGivesWhoeverHasNoFreshReportTheMean(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table, clock := newTestTable()
 			a, b, c := table.Add("a", ""), table.Add("b", ""), table.Add("c", "")
-			make(t, c, clock)
+			become(t, c, clock)
 			mustPut(t, a.Advertise(1), 0, load.Report{Running: 30, WaitingTokens: load.Known[int64](9000)})
 			mustPut(t, b.Advertise(1), 0, load.Report{Running: 10, WaitingTokens: load.Known[int64](1000)})
 			holdPrompt(t, c, 700)
