@@ -147,7 +147,7 @@ func TestAWorkerThatComesIsPickedWithTheNextModelAndOneThatGoesNotAtAll(t *testi
 	s := leastWork1(table)
 	holdPrompt(t, a, 5000)
 	for _, c := range []struct {
-		name     string
+		name        string
 		leave, come func()
 	}{
 		{"health", func() { b.SetHealthy(false) }, func() { b.SetHealthy(true) }},
