@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,12 +17,25 @@ import (
 // are as they were at that moment.
 type Explanation struct {
 	Policy       string            `json:"policy"`
-	Reason       Reason            `json:"reason"`            // of the choice; 0: nothing was chosen
+	Reason       Reason            `json:"reason,omitzero"`   // of the choice; 0: nothing was chosen
 	PromptTokens load.Maybe[int64] `json:"prompt_tokens"`     // as the request says
 	Tries        int               `json:"tries"`             // choices until no other pick was in the way
 	Workers      []Considered      `json:"workers"`           // all in the table: the chosen one, then the others that were compared, best first
 	Learned      *Learned          `json:"learned,omitempty"` // by a policy that learns
-	Err          error             `json:"-"`                 // the pick's
+	Err          error             `json:"-"`                 // the pick's; its text is "error" in JSON
+}
+
+// MarshalJSON encodes the explanation with the text of its error.
+func (x Explanation) MarshalJSON() ([]byte, error) {
+	type plain Explanation
+	out := struct {
+		plain
+		Err string `json:"error,omitempty"`
+	}{plain: plain(x)}
+	if x.Err != nil {
+		out.Err = x.Err.Error()
+	}
+	return json.Marshal(out)
 }
 
 // Considered is a worker, or one of its ranks, in an Explanation.
@@ -55,7 +69,7 @@ type Out uint8
 
 const (
 	Compared    Out = iota
-	NotHealthy      // by Worker.SetHealthy
+	NotHealthy      // by Worker.SetHealthy; or it came or went in this instant
 	IsSetAside      // by Worker.SetAside, and others are not
 	NotListed       // not among the request's candidates, or the request is pinned to another
 	IsExcluded      // by the request

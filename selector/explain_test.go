@@ -555,6 +555,11 @@ func TestAnExplanationIsEncodedAsJSON(t *testing.T) {
 	if !ok || learned["per_token_ns"] != 50_000.0 || back["prompt_tokens"] != nil {
 		t.Errorf("%v", back)
 	}
+	_, x, _ = New(load.NewTable(load.Config{}), Config{}).PickExplained(Request{})
+	want = `{"policy":"least_work","prompt_tokens":null,"tries":0,"workers":null,"error":"` + x.Err.Error() + `"}`
+	if got := must(json.Marshal(x)); string(got) != want {
+		t.Errorf("no pick is\n%s\nwant\n%s", got, want)
+	}
 }
 
 func TestAnOutHasAName(t *testing.T) {

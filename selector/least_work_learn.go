@@ -34,7 +34,8 @@ type WorkerSpeed struct {
 	Requests float64 `json:"requests"` // that this is learned from, of which the older ones count less
 }
 
-// Learner is a policy that learns, such as LeastWork.
+// Learner is a policy that learns, such as LeastWork. It is asked also where the request
+// is pinned to a worker, to learn from that too.
 type Learner interface {
 	Policy
 	Learned() Learned

@@ -49,6 +49,30 @@ func TestAPromptThatNobodySeesBeginPendsUntilThatIsExpected(t *testing.T) {
 	}
 }
 
+func TestAPinnedPromptThatNobodySeesBeginIsNoException(t *testing.T) {
+	table, clock := newTestTable()
+	a := table.Add("a", "")
+	table.Add("b", "")
+	s := leastWork1(table)
+	for _, r := range []Request{unstreamedPrompt(1000), {Unstreamed: true}} { // of unknown length: 1,000 as well
+		r.Worker = a
+		if p := mustPick(t, s, r); p.Reason != Pinned || p.Wait == 0 {
+			t.Errorf("%v, expected to wait %v", p, p.Wait)
+		}
+	}
+	for _, c := range []struct {
+		at      time.Duration
+		pending int64
+	}{{40, 2000}, {60, 1000}, {110, 0}} {
+		clock.elapsed.Store(int64(c.at*time.Millisecond - modelFor))
+		clock.advance(modelFor)
+		mustPick(t, s, Request{PromptTokens: load.Known[int64](0), Worker: a}).Done()
+		if got := a.Own().PendingTokens; got != c.pending {
+			t.Errorf("%d tokens pend after %d ms, want %d", got, c.at, c.pending)
+		}
+	}
+}
+
 func TestAPromptThatNobodySeesBeginWaitsForThoseOfOthersToo(t *testing.T) {
 	// 50 µs · (4,000 + 1,000), on each of however many ranks.
 	for _, ranks := range []int{1, 4} {

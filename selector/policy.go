@@ -50,8 +50,8 @@ func (c Choice) OnRank(rank int) Choice {
 
 func (c Choice) rank() int { return int(c.rankPlus1) - 1 }
 
-// RankPolicy is a policy that chooses the rank too. It is asked also where the
-// request is pinned to a worker, which is then the only candidate.
+// RankPolicy is a policy that chooses the rank too. Like a Learner, it is asked also
+// where the request is pinned to a worker, which is then the only candidate.
 type RankPolicy interface {
 	Policy
 	ChoosesRank()

@@ -23,7 +23,7 @@ func TestAPinnedWorkerIsObeyedWhateverItsLoad(t *testing.T) {
 		if p.Worker != workers[1] || p.Reason != Pinned || p.Candidates != 1 || p.Basis != Engine {
 			t.Errorf("%v, want b, pinned", p)
 		}
-		if policy.Name() != DPRankName && (p.Load != 5010 || p.Rank != load.NoRank) {
+		if _, ranks := policy.(RankPolicy); !ranks && (p.Rank != load.NoRank || policy.Name() != LeastWorkName && p.Load != 5010) {
 			t.Errorf("%v, want load 5010 and no rank", p)
 		}
 		if workers[1].InFlight() != 11 {
@@ -36,7 +36,7 @@ func TestAPinnedWorkerWithoutReportsWeighsWhatIsOnItOfOurs(t *testing.T) {
 	table, workers := withDepths(t, 100, silent)
 	hold(t, workers[1], 2)
 	for _, signal := range []Signal{Calibrated, Mixed, Uniform} {
-		p := mustPick(t, New(table, Config{Signal: signal}), Request{Worker: workers[1]})
+		p := mustPick(t, New(table, Config{Policy: LeastDepth(LeastDepthConfig{}), Signal: signal}), Request{Worker: workers[1]})
 		if p.Basis != Local || p.Load != 2 {
 			t.Errorf("%v: %v", signal, p)
 		}

@@ -36,7 +36,7 @@ type Selector struct {
 	table  *load.Table
 	policy Policy
 	name   string
-	ranks  bool // the policy chooses ranks
+	always bool // the policy is asked also where there is no choice
 	signal Signal
 	random func() uint64
 	peers  func() (replica, replicas int)
@@ -57,8 +57,9 @@ func New(t *load.Table, c Config) *Selector {
 		c.ExplainEvery = 1000
 	}
 	_, ranks := c.Policy.(RankPolicy)
+	_, learns := c.Policy.(Learner)
 	return &Selector{
-		table: t, policy: c.Policy, name: c.Policy.Name(), ranks: ranks, signal: c.Signal, random: c.Rand, peers: c.Peers,
+		table: t, policy: c.Policy, name: c.Policy.Name(), always: ranks || learns, signal: c.Signal, random: c.Rand, peers: c.Peers,
 		explain: c.Explain, every: uint64(c.ExplainEvery),
 	}
 }
@@ -107,7 +108,7 @@ func (s *Selector) pick(r *Request, x *Explanation) (p Pick, err error) {
 	for try := 1; ; try++ {
 		var c Choice
 		d.considered = d.considered[:0]
-		if r.Worker == nil || s.ranks {
+		if r.Worker == nil || s.always {
 			c = s.policy.Choose(d)
 		} else {
 			c = Choice{Candidate: d.Candidate(0), Blind: true}
