@@ -27,6 +27,14 @@ type Config struct {
 	// must not call the handler. nil: nothing learned is shown.
 	Policy func() selector.Policy
 
+	// WhyOut returns why the host has taken a worker out (see load.Worker.SetHealthy),
+	// such as "drained by an operator", and "" if it does not say. Notice returns what
+	// the host has to say of itself, such as that its configuration was refused, as a
+	// sentence that ends the headline; "" if there is nothing. Neither may call the
+	// handler. nil: nothing is said.
+	WhyOut func(worker string) string
+	Notice func() string
+
 	// Interval is the time between two samples, and between two updates of the page.
 	// 0 means a second.
 	Interval time.Duration

@@ -64,6 +64,9 @@ func (h *Handler) newPictureLocked() *picture {
 	for i, t := range p.tracks {
 		w := &s.Workers[i]
 		w.describe(t, f.PickRate)
+		if w.State == stateUnhealthy {
+			w.Reason = joined(h.whyOut(t.w), w.Reason)
+		}
 		if speed, ok := speeds[w.ID]; ok && finite(speed.Speed) {
 			w.Speed = load.Known(speed.Speed)
 		}
@@ -92,7 +95,31 @@ func (h *Handler) newPictureLocked() *picture {
 		}
 	}
 	s.Headline, s.Level = headline(f, s.Workers)
+	if h.config.Notice != nil {
+		if notice := h.config.Notice(); notice != "" {
+			s.Headline += " " + notice
+			if Warn.worse(s.Level) {
+				s.Level = Warn
+			}
+		}
+	}
 	return p
+}
+
+// whyOut returns what the host says of a worker that it has taken out.
+func (h *Handler) whyOut(w *load.Worker) string {
+	if h.config.WhyOut == nil {
+		return ""
+	}
+	return h.config.WhyOut(w.ID())
+}
+
+// joined is both of two reasons, where there are two.
+func joined(a, b string) string {
+	if a != "" && b != "" {
+		return a + "; " + b
+	}
+	return a + b
 }
 
 // learned fills in what the policy knows, and returns what it knows of each worker.

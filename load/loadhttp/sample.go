@@ -72,7 +72,13 @@ func (h *Handler) sample() {
 		case isNew && !first:
 			t.since = now // and what it is then goes without saying
 		case !isNew && state != t.state:
-			text := t.changed(state, now)
+			reason := ""
+			if state == stateUnhealthy {
+				reason = h.whyOut(w)
+			} else if state != stateTrusted {
+				reason = w.Status().Reason
+			}
+			text := t.changed(state, reason, now)
 			t.since = now
 			happened(w, state, t.state, text)
 		}
@@ -138,13 +144,13 @@ func (t *track) count(picked uint64, elapsed time.Duration, isNew bool) {
 }
 
 // changed says what the change to another state is.
-func (t *track) changed(state string, now time.Time) string {
+func (t *track) changed(state, reason string, now time.Time) string {
 	lasted := ""
 	if !t.since.IsZero() {
 		lasted = fmt.Sprintf(" for %v", now.Sub(t.since).Round(time.Second))
 	}
 	if state != stateTrusted {
-		text := became(state, t.w.Status().Reason)
+		text := became(state, reason)
 		if t.state == stateTrusted || t.state == stateAside || t.state == stateUnhealthy {
 			return text
 		}
@@ -168,7 +174,7 @@ func became(state, reason string) string {
 		text = "became untrusted: " + state
 	}
 	switch {
-	case reason == "" || state == stateUnhealthy || state == stateAside:
+	case reason == "" || state == stateAside:
 		return text
 	case state == "stale" || state == "never_reported" || state == "booting":
 		return "became untrusted: " + reason // which says so itself, and of which ranks
