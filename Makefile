@@ -25,7 +25,7 @@ help: ## list what can be made
 deps: ## check Go, and install a C compiler and libzmq where they are missing
 	@.ci/deps.sh
 
-demo: deps ## compare the policies on simulated engines (ARGS=-short: quicker; KEEP=1: leave it running)
+demo: deps ## compare the policies on simulated engines, with a status page (ARGS=-short: quicker; KEEP=1: leave it running, to be broken)
 	cd examples && go run ./demo $(if $(KEEP),-keep) $(ARGS)
 
 ranks: deps ## show what becomes of an idle rank (ARGS=-zero=false: its last word is believed)

@@ -2,11 +2,17 @@ module github.com/plimsoll-go/plimsoll/examples
 
 go 1.26.0
 
-replace github.com/plimsoll-go/plimsoll => ../
+replace (
+	github.com/plimsoll-go/plimsoll => ../
+	github.com/plimsoll-go/plimsoll/load/loadprom => ../load/loadprom
+)
 
 require (
 	github.com/pebbe/zmq4 v1.4.0
 	github.com/plimsoll-go/plimsoll v0.0.0-00010101000000-000000000000
+	github.com/plimsoll-go/plimsoll/load/loadprom v0.0.0-00010101000000-000000000000
+	github.com/prometheus/client_golang v1.25.0
+	github.com/prometheus/client_model v0.6.3
 	github.com/tinylib/msgp v1.6.5
 	go.uber.org/goleak v1.3.0
 	gonum.org/v1/gonum v0.17.0
@@ -19,8 +25,15 @@ require (
 	codeberg.org/go-pdf/fpdf v0.11.1 // indirect
 	git.sr.ht/~sbinet/gg v0.7.0 // indirect
 	github.com/ajstarks/svgo v0.0.0-20211024235047-1546f124cd8b // indirect
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/philhofer/fwd v1.2.0 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
 	golang.org/x/image v0.30.0 // indirect
-	golang.org/x/text v0.28.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )

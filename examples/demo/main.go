@@ -104,6 +104,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	say.line("%d engines of %d ranks, %s at half speed; gateway at %s", engines, ranks, nameOf(slowEngine), s.url)
+	say.line("to watch it: %s", s.statusPage())
 	if err := s.waitTrusted(ctx, say); err != nil {
 		return err
 	}
@@ -132,11 +133,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
 		if err != nil {
 			say.line("\nFAILED: %v", err)
 		}
-		if err := s.guide(stderr); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return err
+		return errors.Join(err, s.stayUp(ctx, stderr))
 	}
 	fmt.Fprintln(stderr, "\nTo look around while it runs: make demo KEEP=1, or go run ./demo -keep.")
 	fmt.Fprintln(stderr, "To read on: examples/internal/gateway/doc.go (the gateway), examples/demo/plan.go (the traffic).")

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
@@ -29,6 +27,7 @@ type setup struct {
 	slow    string // worker ID of slowEngine
 	gateway *gateway.Gateway
 	url     string
+	admin   string // where the status page is
 	stop    context.CancelFunc
 	served  chan error
 }
@@ -43,6 +42,7 @@ func setUp() (s *setup, err error) {
 	var urls []string
 	for i := range engines {
 		c := simengine.Config{
+			Admin:          "127.0.0.1:0", // where it can be called back to life
 			Ranks:          ranks,
 			StreamInterval: 8,                     // tokens per event: one processor or two play all the engines and all the clients
 			Wire:           simengine.Wire(i % 2), // released engines speak one, newer ones the other
@@ -59,18 +59,23 @@ func setUp() (s *setup, err error) {
 		urls = append(urls, e.URL())
 	}
 	s.slow = urls[slowEngine]
-	if s.gateway, err = gateway.New(gateway.Config{Workers: urls, ExplainOnRequest: true}); err != nil {
+	if s.gateway, err = gateway.New(gateway.Config{Workers: urls, ExplainOnRequest: true, ExplainEvery: 20}); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(err, s.gateway.Close())
 	}
-	s.url = "http://" + l.Addr().String()
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.Close()
+		return nil, errors.Join(err, s.gateway.Close())
+	}
+	s.url, s.admin = "http://"+l.Addr().String(), "http://"+admin.Addr().String()
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.served = make(chan error, 1)
-	go func() { s.served <- s.gateway.Serve(ctx, l) }()
+	go func() { s.served <- s.gateway.Serve(ctx, l, admin) }()
 	return s, nil
 }
 
@@ -143,49 +148,13 @@ func (s *setup) wait(ctx context.Context, pending func([]load.WorkerStatus) stri
 	}
 }
 
+// statusPage is where a person sees all of it.
+func (s *setup) statusPage() string { return s.admin + "/status/" }
+
 // nameOf is what an engine is called in what the demo says.
 func nameOf(engine int) string {
 	if engine == slowEngine {
 		return fmt.Sprintf("engine-%d (slow)", engine)
 	}
 	return fmt.Sprintf("engine-%d", engine)
-}
-
-// guide leaves the gateway with its default policy, whichever was measured last,
-// and says what there is to look at.
-func (s *setup) guide(w io.Writer) error {
-	policy := gateway.Config{}.WithDefaults().Policy
-	if err := s.gateway.SetPolicy(policy, nil); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, `
-Still up, until Ctrl-C. The policy is %s, the default.
-
-  gateway           %s
-`, policy, s.url)
-	for i, e := range s.engines {
-		fmt.Fprintf(w, "  %-16s  %s, load on %s\n", nameOf(i), e.URL(), strings.Join(e.LoadEndpoints(), " "))
-	}
-	fmt.Fprintf(w, `
-In another terminal, traffic, eight requests at a time, until Ctrl-C:
-
-  while sleep 0.1; do for i in 1 2 3 4 5 6 7 8; do
-    curl -s -o /dev/null %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 100}' &
-  done; wait; done
-
-In a third one, what the gateway makes of it. Workers are listed by URL, with their depth, whether they are trusted,
-and why not, and with what the policy has learned; the headers X-Plimsoll-... of an answer tell the pick, and what it
-was compared with:
-
-  curl -s %[1]s/status
-  curl -si -H 'X-Plimsoll-Explain: 1' %[1]s/v1/completions -d '{"prompt": "hello", "max_tokens": 5}'
-
-And what can go wrong: engine-0 falls silent, and turns stale after five seconds; it dies and comes back; it restarts
-with four ranks instead of two. The traffic goes on:
-
-  curl -s -X POST '%[2]s/sim/mute?for=20s'
-  curl -s -X POST '%[2]s/sim/die?for=10s'
-  curl -s -X POST '%[2]s/sim/restart?ranks=4&down=2s'
-`, s.url, s.engines[0].URL())
-	return nil
 }

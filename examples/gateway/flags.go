@@ -18,7 +18,8 @@ import (
 func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet {
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	f.StringVar(file, "config", "", "JSON configuration `file`; flags are stronger than what it says")
-	f.StringVar(&c.Listen, "listen", c.Listen, "`address` to serve on")
+	f.StringVar(&c.Listen, "listen", c.Listen, "`address` to serve clients on")
+	f.StringVar(&c.Admin, "admin", c.Admin, "`address` to serve operators on, with the status page and metrics, which clients should not reach; off: none")
 	f.Func("workers", "`URLs` of engines, separated by commas", func(text string) error {
 		c.Workers = strings.Split(text, ",")
 		return nil
@@ -48,7 +49,7 @@ func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet 
 		return nil
 	})
 	f.TextVar(&c.Signal, "signal", c.Signal, "what stands in for a missing report, where the policy does not say: calibrated, mixed or uniform")
-	f.IntVar(&c.ExplainEvery, "explain-every", 0, "log how one pick in `n` came about; 0: none")
+	f.IntVar(&c.ExplainEvery, "explain-every", 0, "log how one pick in `n` came about, and show it on the status page; 0: none is logged, one in a thousand shown")
 	f.BoolVar(&c.ExplainOnRequest, "explain-on-request", false, "explain the pick to clients that send X-Plimsoll-Explain, which shows them the fleet")
 	f.BoolVar(&c.Poll, "poll", false, "poll /v1/loads of engines that offer no load socket")
 	duration := func(d *gateway.Duration, name, usage string) { f.TextVar(d, name, *d, usage) }

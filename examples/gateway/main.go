@@ -3,7 +3,7 @@
 //
 //	go run ./gateway -workers http://10.0.0.1:30000,http://10.0.0.2:30000
 //	curl -s 127.0.0.1:8080/v1/chat/completions -d '{"messages":[{"role":"user","content":"hello"}]}'
-//	curl -s 127.0.0.1:8080/status
+//	open http://127.0.0.1:9090/status/
 //
 // The gateway itself is package internal/gateway; read its doc.go first.
 package main
@@ -52,8 +52,17 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		g.Close()
 		return err
 	}
+	var admin net.Listener
+	if config.Admin != "off" {
+		if admin, err = net.Listen("tcp", config.Admin); err != nil {
+			listener.Close()
+			g.Close()
+			return fmt.Errorf("admin: %w", err)
+		}
+		config.Logger.Info("status page", "url", "http://"+admin.Addr().String()+"/status/")
+	}
 	config.Logger.Info("gateway listens", "address", listener.Addr().String())
-	return g.Serve(ctx, listener)
+	return g.Serve(ctx, listener, admin)
 }
 
 // parse reads the configuration file, if one is named, and the flags, which are

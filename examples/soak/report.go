@@ -97,8 +97,7 @@ func (r *report) take(p *performance, seen []watch.Seen, tallies []*traffic.Traf
 	for i, g := range p.gateways {
 		r.seen = r.seen.Plus(seen[i])
 		r.tally = r.tally.Plus(tallies[i].Tally())
-		st := g.Status()
-		for policy, bases := range st.Counts.Picks {
+		for policy, bases := range g.Counts().Picks {
 			if r.bases[policy] == nil {
 				r.bases[policy] = make(map[string]int64)
 			}
@@ -106,7 +105,7 @@ func (r *report) take(p *performance, seen []watch.Seen, tallies []*traffic.Traf
 				r.bases[policy][basis] += n
 			}
 		}
-		m := st.LoadSockets
+		m := g.LoadSockets()
 		r.messages.Messages += m.Messages
 		r.messages.Delivered += m.Delivered
 		r.messages.Superseded += m.Superseded

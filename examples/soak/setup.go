@@ -73,7 +73,7 @@ func startGateway(o options, name, workers string) (*running, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &running{Gateway: g, name: name, url: "http://" + l.Addr().String(), stop: stop, served: make(chan error, 1)}
-	go func() { r.served <- g.Serve(ctx, l) }()
+	go func() { r.served <- g.Serve(ctx, l, nil) }()
 	return r, nil
 }
 

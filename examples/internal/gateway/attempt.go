@@ -30,11 +30,11 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	// engine that hangs would never end it by itself.
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
-	timeout := time.Duration(g.config.EngineTimeout)
+	timeout := time.Duration(c.config.EngineTimeout)
 	silence := time.AfterFunc(timeout, func() { cancel(errSilent) })
 	defer silence.Stop()
 
-	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick, g.config.APIKey)
+	out, err := c.outgoing(pickhttp.Trace(ctx, pick), pick)
 	if err != nil {
 		return failed(http.StatusBadGateway, err)
 	}
@@ -59,15 +59,18 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	}
 	if c.r.Method == http.MethodPost && res.StatusCode < 300 {
 		pick.FirstToken()
+		if !c.unstreamed {
+			c.firstToken = time.Since(c.began)
+			g.metrics.firstToken.Observe(time.Since(c.picked).Seconds())
+		}
 	} // else it is a refusal or a list, which comes at once and tells nothing of how long a prompt takes
 	g.health.served(pick.Worker)
-	c.first = time.Since(c.began)
 
 	setResponseHeader(w, res.Header)
 	c.tellPick(w)
 	c.status = res.StatusCode
 	w.WriteHeader(res.StatusCode)
-	if err := c.relay(w, body, *buffer, n, err, time.Duration(g.config.ClientTimeout)); err != nil {
+	if err := c.relay(w, body, *buffer, n, err); err != nil {
 		c.cut(err)
 	}
 	return nil
@@ -107,8 +110,9 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 
 // relay passes the body on, each piece as it comes. The first n bytes are in the
 // buffer, and err is what came with them.
-func (c *call) relay(w http.ResponseWriter, body io.Reader, buffer []byte, n int, err error, timeout time.Duration) error {
+func (c *call) relay(w http.ResponseWriter, body io.Reader, buffer []byte, n int, err error) error {
 	client := http.NewResponseController(w)
+	timeout := time.Duration(c.config.ClientTimeout)
 	for {
 		if n > 0 {
 			// A client that stops reading must not hold on to the engine. The deadline

@@ -34,6 +34,18 @@ func alone(t *testing.T, c Config) *Gateway {
 	return g
 }
 
+// unwired is a gateway without sockets, which can live in the bubble of a synctest and has
+// to be closed in it.
+func unwired(t *testing.T, c Config) *Gateway {
+	t.Helper()
+	c.Workers = []string{"http://nobody"}
+	g, err := newGateway(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 // request returns a completion request for a handler.
 func request(ctx context.Context, body string) *http.Request {
 	return httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(body)).WithContext(ctx)
@@ -243,14 +255,8 @@ func TestDeadlinesAreForTheClientAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-		g := &Gateway{config: Config{EngineTimeout: Duration(time.Hour), ClientTimeout: Duration(time.Minute)}.WithDefaults()}
-		g.table = load.NewTable(load.Config{})
-		g.logger = g.config.Logger
-		g.transport = newTransport()
-		g.health = newHealth(g.table, g.transport, g.config)
-		if err := g.SetPolicy("random", nil); err != nil {
-			t.Fatal(err)
-		}
+		g := unwired(t, Config{EngineTimeout: Duration(time.Hour), ClientTimeout: Duration(time.Minute), Policy: "random"})
+		defer g.Close()
 		g.transport.RegisterProtocol("slow", roundTripper(func(r *http.Request) (*http.Response, error) {
 			d.lifted = d.read.IsZero()
 			time.Sleep(30 * time.Minute)
@@ -272,7 +278,7 @@ func TestDeadlinesAreForTheClientAlone(t *testing.T) {
 		if want := began.Add(2*time.Hour + 31*time.Minute); !d.write.Equal(want) {
 			t.Errorf("the second piece is to be written by %v, want %v", d.write, want)
 		}
-		g.Handler().ServeHTTP(d, httptest.NewRequest(http.MethodGet, "/health", nil))
+		g.Handler().ServeHTTP(d, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if want := time.Now().Add(time.Minute); !d.write.Equal(want) || !d.read.Equal(want) {
 			t.Errorf("the next request has the deadlines %v and %v, want %v", d.read, d.write, want)
 		}

@@ -22,6 +22,7 @@ import (
 // it.
 type call struct {
 	r      *http.Request
+	config *Config // throughout, whatever changes meanwhile
 	id     string
 	body   []byte
 	tokens load.Maybe[int64]
@@ -31,24 +32,26 @@ type call struct {
 	unstreamed  bool
 	explanation *selector.Explanation // of the newest pick; nil: not asked for
 
-	// For the log.
-	began  time.Time
 	pick   selector.Pick // the newest
-	status int           // sent to the client; 0: none
-	first  time.Duration // until the first byte of an answer
-	bytes  int64
-	err    error
+	picked time.Time     // when that was
+
+	// For the log.
+	began      time.Time
+	status     int           // sent to the client; 0: none
+	firstToken time.Duration // since began; 0: it was not seen
+	bytes      int64
+	err        error
 }
 
 // newCall reads a request. The body is kept whole: an attempt that failed has
 // used it up, and the next engine must get the same.
-func newCall(w http.ResponseWriter, r *http.Request, maxBody int64) (*call, error) {
-	c := &call{r: r, id: r.Header.Get(requestIDHeader), began: time.Now()}
+func newCall(w http.ResponseWriter, r *http.Request, config *Config) (*call, error) {
+	c := &call{r: r, config: config, id: r.Header.Get(requestIDHeader), began: time.Now()}
 	if c.id == "" {
 		c.id = rand.Text()
 	}
 	var err error
-	if c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	if c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, config.MaxBody)); err != nil {
 		return c, err
 	}
 	// The server goes on reading, to notice a client that leaves. The deadline of
@@ -83,7 +86,7 @@ func unstreamed(path string, stream bool) bool {
 
 // outgoing is the request to an engine. A client without an Authorization of its
 // own goes by the gateway's: the key, or else what the engine's URL holds.
-func (c *call) outgoing(ctx context.Context, pick selector.Pick, key string) (*http.Request, error) {
+func (c *call) outgoing(ctx context.Context, pick selector.Pick) (*http.Request, error) {
 	u, err := url.Parse(pick.Worker.URL())
 	if err != nil {
 		return nil, err
@@ -106,8 +109,8 @@ func (c *call) outgoing(ctx context.Context, pick selector.Pick, key string) (*h
 	}
 	switch {
 	case out.Header.Get("Authorization") != "":
-	case key != "":
-		out.Header.Set("Authorization", "Bearer "+key)
+	case c.config.APIKey != "":
+		out.Header.Set("Authorization", "Bearer "+c.config.APIKey)
 	case user != nil:
 		password, _ := user.Password()
 		out.SetBasicAuth(user.Username(), password)
@@ -130,7 +133,7 @@ func (c *call) log(logger *slog.Logger) {
 		slog.String("pick", c.pick.String()),
 		slog.Int("tries", len(c.tried)),
 		slog.String("prompt_tokens", c.tokens.String()),
-		slog.Duration("first_byte", c.first),
+		slog.Duration("first_token", c.firstToken),
 		slog.Duration("took", time.Since(c.began)),
 		slog.Int64("bytes", c.bytes),
 	}

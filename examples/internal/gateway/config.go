@@ -21,6 +21,7 @@ import (
 //
 //	{
 //	  "listen": ":8080",
+//	  "admin": "10.0.0.5:9090",
 //	  "workers": ["http://10.0.0.1:30000", "http://10.0.0.2:30000"],
 //	  "policy": "least_work",
 //	  "policy_config": {"ranks": true},
@@ -30,7 +31,8 @@ import (
 //
 // What is missing takes its default.
 type Config struct {
-	Listen string `json:"listen"` // default 127.0.0.1:8080
+	Listen string `json:"listen"` // for clients; default 127.0.0.1:8080
+	Admin  string `json:"admin"`  // for operators; default 127.0.0.1:9090; off: nobody listens
 
 	// Where the engines are. At least one of the three; their union is taken.
 	Workers     []string `json:"workers"`      // URLs
@@ -43,7 +45,8 @@ type Config struct {
 	PolicyConfig json.RawMessage `json:"policy_config"`
 	Signal       selector.Signal `json:"signal"` // default calibrated; least_work has no use for it
 
-	// ExplainEvery logs how one pick in so many came about. Default 0: none.
+	// ExplainEvery logs how one pick in so many came about, and shows it on the status
+	// page. Default 0: none is logged, and one in a thousand is shown.
 	ExplainEvery int `json:"explain_every"`
 	// ExplainOnRequest answers a request that has the header X-Plimsoll-Explain with
 	// headers of that name, which tell how its pick came about. That goes over the
@@ -73,7 +76,7 @@ type Config struct {
 	// each piece of the answer. Default 1m; negative: no bound.
 	ClientTimeout Duration `json:"client_timeout"`
 
-	DrainDelay   Duration `json:"drain_delay"`   // between /health turning 503 and closing the door; default 0
+	DrainDelay   Duration `json:"drain_delay"`   // between /readyz turning 503 and closing the door; default 0
 	DrainTimeout Duration `json:"drain_timeout"` // for requests in flight at the end; default 30s
 
 	Logger *slog.Logger `json:"-"` // default: none
@@ -128,6 +131,7 @@ func (c *Config) ReadFile(path string) error {
 // WithDefaults returns c with the defaults for what is missing.
 func (c Config) WithDefaults() Config {
 	orDefault(&c.Listen, "127.0.0.1:8080")
+	orDefault(&c.Admin, "127.0.0.1:9090")
 	orDefault(&c.Policy, selector.LeastWorkName)
 	orDefault(&c.Freshness, Duration(load.DefaultWindow))
 	orDefault(&c.PollInterval, Duration(discovery.DefaultPollInterval))

@@ -9,7 +9,10 @@
 //	tokens.go    how long a prompt is, roughly, and whether the answer is streamed
 //	header.go    what passes the proxy and what does not
 //	health.go    which engines are up
-//	status.go    /health and /status
+//	ready.go     /healthz and /readyz: whether this gateway is
+//	admin.go     what operators are served, on a listener of their own
+//	status.go    the status page, and what it does not have
+//	metrics.go   /metrics
 //	serve.go     serving and draining
 //	config.go    the configuration file
 //	peers.go     which replica of the gateway this one is
@@ -42,7 +45,8 @@
 //
 // Each answer names its engine and says why in a line (X-Plimsoll-Pick). explain_every
 // logs the whole comparison for one pick in so many, explain_on_request tells it to a
-// client that asks for it, and /status has what the policy has learned.
+// client that asks for it, and the status page has the last ones, and what the policy
+// has learned.
 //
 // # What it leaves out
 //

@@ -54,27 +54,6 @@ func TestPicksAreMadeOnWhatEnginesPublish(t *testing.T) {
 	if picks["least_depth"]["engine"] != requests || picks["least_request"]["local"] != 1 {
 		t.Errorf("counted picks %v", picks)
 	}
-
-	st := g.getStatus(t)
-	workers, _ := st["workers"].([]any)
-	fleet, _ := st["fleet"].(map[string]any)
-	if len(workers) != 2 || fleet["workers"] == nil || st["load_sockets"] == nil || st["policy"] != "least_request" || st["learned"] != nil {
-		t.Errorf("status is %v", st)
-	}
-}
-
-func TestStatusTellsWhatThePolicyHasLearned(t *testing.T) {
-	_, urls := engines(t)
-	g := start(t, Config{Workers: urls})
-	waitFor(t, "all engines to be trusted", g.trusted)
-	text(t, g.post(t, `{"prompt":"hello","stream":true,"max_tokens":1}`))
-	g.settled(t)
-	st := g.getStatus(t)
-	learned, _ := st["learned"].(map[string]any)
-	speeds, _ := learned["speeds"].([]any)
-	if st["policy"] != "least_work" || len(speeds) != 2 {
-		t.Errorf("policy %v has learned %v", st["policy"], learned)
-	}
 }
 
 func TestEngineThatDiesIsLeftOutUntilItIsBack(t *testing.T) {

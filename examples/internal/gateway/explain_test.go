@@ -84,7 +84,7 @@ func TestEachPickIsLoggedThatIsToBeExplained(t *testing.T) {
 		g := alone(t, c)
 		g.table.Add("engine", "")
 		for range n {
-			p, err := g.pick(&call{r: request(t.Context(), `{}`)})
+			p, err := g.pick(&call{r: request(t.Context(), `{}`), id: "r1", config: g.config.Load()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestEachPickIsLoggedThatIsToBeExplained(t *testing.T) {
 		}
 		return log.String()
 	}
-	if got := pick(Config{ExplainEvery: 1}, 3); strings.Count(got, "explanation.reason=least_waiting") != 3 {
+	if got := pick(Config{ExplainEvery: 1}, 3); strings.Count(got, "explanation.reason=least_waiting") != 3 || strings.Count(got, "id=r1") != 3 {
 		t.Errorf("logged %s", got)
 	}
 	if got := pick(Config{}, 20_000); got != "" {

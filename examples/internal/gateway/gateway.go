@@ -11,6 +11,7 @@ import (
 
 	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/load"
+	"github.com/plimsoll-go/plimsoll/load/loadhttp"
 	"github.com/plimsoll-go/plimsoll/selector"
 	"github.com/plimsoll-go/plimsoll/snapshot/zmqsub"
 )
@@ -19,7 +20,6 @@ import (
 // with [Gateway.Serve] or [Gateway.Close].
 type Gateway struct {
 	// immutable
-	config     Config
 	logger     *slog.Logger
 	table      *load.Table
 	subscriber *zmqsub.Subscriber // nil: no load sockets
@@ -28,11 +28,13 @@ type Gateway struct {
 	replica    func() (replica, replicas int)
 	transport  *http.Transport
 	health     *health
+	page       *loadhttp.Handler
+	metrics    *metrics
 	began      time.Time
 
+	config   atomic.Pointer[Config] // that it points to does not change
 	routing  atomic.Pointer[routing]
 	draining atomic.Bool
-	counts   counts
 }
 
 // routing is a selector and its policy, which change together.
@@ -43,23 +45,46 @@ type routing struct {
 
 // New wires a gateway. Nothing is asked of any engine before Serve.
 func New(c Config) (*Gateway, error) {
+	g, err := newGateway(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.wireFleet(); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// newGateway makes all that picks and proxies. Its table is empty as long as
+// there is no fleet.
+func newGateway(c Config) (*Gateway, error) {
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	g := &Gateway{
-		config:    c,
 		logger:    c.Logger,
 		table:     load.NewTable(load.Config{Window: time.Duration(c.Freshness)}),
 		transport: newTransport(),
 		began:     time.Now(),
 	}
+	g.config.Store(&c)
 	g.replica, g.peers = c.Peers.replica(c.Logger)
 	g.health = newHealth(g.table, g.transport, c)
+	g.metrics = newMetrics(g)
+	g.page = g.newPage()
 	if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
+		g.Close()
 		return nil, err
 	}
+	return g, nil
+}
 
+// wireFleet makes what fills the table: who is asked which engines there are, and
+// who listens to them.
+func (g *Gateway) wireFleet() error {
+	c := g.config.Load()
 	wiring := discovery.Config{
 		Table:        g.table,
 		Source:       source(c.Workers, c.WorkersFile, c.DNS, c.Logger),
@@ -76,10 +101,10 @@ func New(c Config) (*Gateway, error) {
 		// own counts, and nobody would know why.
 		c.Logger.Warn("no load sockets in this build, only polling", "error", err)
 	default:
-		return nil, err
+		return err
 	}
 	g.fleet = discovery.NewFleet(wiring)
-	return g, nil
+	return nil
 }
 
 // SetPolicy changes the policy for the requests to come. A selector holds no
@@ -90,20 +115,36 @@ func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	c := selector.Config{Policy: policy, Signal: g.config.Signal, Peers: g.replica}
-	if every := g.config.ExplainEvery; every > 0 {
-		c.ExplainEvery = every
-		c.Explain = func(x *selector.Explanation) { g.logger.Info("pick", "explanation", x) }
-	}
-	g.routing.Store(&routing{selector.New(g.table, c), policy})
+	g.routing.Store(&routing{
+		selector.New(g.table, selector.Config{
+			Policy: policy, Signal: g.config.Load().Signal, Peers: g.replica,
+			Explain: g.page.Explain, // of one pick in a thousand
+		}),
+		policy,
+	})
 	return nil
 }
+
+// Policy returns the name of the policy that picks now.
+func (g *Gateway) Policy() string { return g.policy().Name() }
+
+func (g *Gateway) policy() selector.Policy { return g.routing.Load().policy }
 
 // Table returns what is known of the engines' load.
 func (g *Gateway) Table() *load.Table { return g.table }
 
+// LoadSockets counts what came in on the engines' load sockets. It is all zero where
+// there are none.
+func (g *Gateway) LoadSockets() zmqsub.Stats {
+	if g.subscriber == nil {
+		return zmqsub.Stats{}
+	}
+	return g.subscriber.Stats()
+}
+
 // Close frees what New has opened. Serve does it too.
 func (g *Gateway) Close() error {
+	g.page.Close()
 	g.transport.CloseIdleConnections()
 	if g.subscriber == nil {
 		return nil

@@ -31,7 +31,7 @@ const (
 // of it: a mute engine still works.
 //
 // When all engines are down, none is picked. Each was found down by its own
-// failures, so that a request would only fail more slowly; and the 503 of /health
+// failures, so that a request would only fail more slowly; and the 503 of /readyz
 // lets a balancer send it to a gateway that may see more.
 type health struct {
 	table    *load.Table
@@ -46,8 +46,9 @@ type health struct {
 
 // record is what is remembered of an engine.
 type record struct {
-	failures int  // in a row: no connection, or a probe
-	faulty   bool // it has failed a request since it last served one
+	failures int    // in a row: no connection, or a probe
+	last     string // the newest of them
+	faulty   bool   // it has failed a request since it last served one
 }
 
 func newHealth(t *load.Table, rt http.RoundTripper, c Config) *health {
@@ -74,7 +75,7 @@ func (h *health) failed(w *load.Worker, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.records[w]
-	r.failures++
+	r.failures, r.last = r.failures+1, err.Error()
 	h.set(w, r)
 	if r.failures == failuresToDown {
 		w.SetHealthy(false)
@@ -89,7 +90,7 @@ func (h *health) reached(w *load.Worker) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if r := h.records[w]; r.failures < failuresToDown {
-		r.failures = 0
+		r.failures, r.last = 0, ""
 		h.set(w, r)
 	}
 }
@@ -104,7 +105,7 @@ func (h *health) passed(w *load.Worker) {
 	}
 	// In any case: no bookkeeping here may keep out an engine that is well.
 	w.SetHealthy(true)
-	r.failures = 0
+	r.failures, r.last = 0, ""
 	h.set(w, r)
 }
 
@@ -127,6 +128,17 @@ func (h *health) served(w *load.Worker) {
 	r := h.records[w]
 	r.faulty = false
 	h.set(w, r)
+}
+
+// whyOut says why an engine is not healthy.
+func (h *health) whyOut(id string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w, ok := h.table.Worker(id)
+	if r := h.records[w]; ok && r.failures >= failuresToDown {
+		return fmt.Sprintf("down: failed %d times in a row, the last with: %s", r.failures, r.last)
+	}
+	return ""
 }
 
 func (h *health) set(w *load.Worker, r record) {

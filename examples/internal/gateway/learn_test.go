@@ -16,12 +16,7 @@ import (
 // inBubble returns a gateway on the clock of a test, with one engine that takes an hour.
 func inBubble(t *testing.T) *Gateway {
 	t.Helper()
-	g := &Gateway{config: Config{}.WithDefaults(), table: load.NewTable(load.Config{}), transport: newTransport()}
-	g.logger = g.config.Logger
-	g.health = newHealth(g.table, g.transport, g.config)
-	if err := g.SetPolicy("least_work", nil); err != nil {
-		t.Fatal(err)
-	}
+	g := unwired(t, Config{EngineTimeout: Duration(2 * time.Hour)})
 	g.transport.RegisterProtocol("slow", roundTripper(func(r *http.Request) (*http.Response, error) {
 		time.Sleep(time.Hour)
 		status := http.StatusOK
@@ -31,7 +26,6 @@ func inBubble(t *testing.T) *Gateway {
 		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("answer"))}, nil
 	}))
 	g.table.Add("slow", "slow://engine")
-	g.config.EngineTimeout = Duration(2 * time.Hour)
 	return g
 }
 
@@ -44,6 +38,7 @@ func TestPromptOfAnUnstreamedAnswerDoesNotWaitForAllOfIt(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := inBubble(t)
+			defer g.Close()
 			go serve(g, request(t.Context(), body))
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
@@ -79,6 +74,7 @@ func TestOnlyFirstTokensAreLearnedAsSuch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := inBubble(t)
+				defer g.Close()
 				r := httptest.NewRequest(orElse(test.method, http.MethodPost), orElse(test.path, "/v1/completions"), strings.NewReader(test.body))
 				if test.refused {
 					r.Header.Set("Refuse", "yes")

@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type running struct {
 	*Gateway
 	url   string
+	admin string
 	drain context.CancelFunc
 	ended chan error
 }
@@ -36,10 +37,14 @@ func start(t *testing.T, c Config) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Gateway: g, url: "http://" + l.Addr().String(), drain: cancel, ended: make(chan error, 1)}
+	r := &running{Gateway: g, url: "http://" + l.Addr().String(), admin: "http://" + admin.Addr().String(), drain: cancel, ended: make(chan error, 1)}
 	go func() {
-		r.ended <- g.Serve(ctx, l)
+		r.ended <- g.Serve(ctx, l, admin)
 		close(r.ended)
 	}()
 	t.Cleanup(func() {
@@ -147,15 +152,22 @@ func (r *running) worker(t *testing.T, id string) *load.Worker {
 	return w
 }
 
-func (r *running) getStatus(t *testing.T) (st map[string]any) {
+// get returns what is answered at a URL.
+func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
-	res, err := http.Get(r.url + "/status")
+	res, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&st); err != nil {
-		t.Fatal(err)
+	return res.StatusCode, text(t, res)
+}
+
+// getJSON decodes what operators are answered.
+func (r *running) getJSON(t *testing.T, path string, into any) {
+	t.Helper()
+	status, body := get(t, r.admin+path)
+	if err := json.Unmarshal([]byte(body), into); status != http.StatusOK || err != nil {
+		t.Fatalf("%s: %d, %v", path, status, err)
 	}
-	return st
 }

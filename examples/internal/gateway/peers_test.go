@@ -91,7 +91,8 @@ func TestEachReplicaPrefersASliceOfItsOwn(t *testing.T) {
 				if st.Place != discovery.PlaceListed || st.Replica != replica || st.Replicas != 2 || st.Problem != "" {
 					t.Errorf("status %+v", st)
 				}
-				if shown, _ := g.getStatus(t)["peers"].(map[string]any); shown["place"] != "listed" || shown["self"] != st.Self {
+				var shown struct{ Peers map[string]any }
+				if g.getJSON(t, "/gateway.json", &shown); shown.Peers["place"] != "listed" || shown.Peers["self"] != st.Self {
 					t.Errorf("shown is %v", shown)
 				}
 			})

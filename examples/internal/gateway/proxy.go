@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -18,13 +19,13 @@ func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/", g.proxy) // chat/completions, completions, embeddings, what comes next
 	mux.HandleFunc("GET /v1/models", g.proxy)
-	mux.HandleFunc("GET /health", g.serveHealth)
-	mux.HandleFunc("GET /status", g.serveStatus)
-	timeout := time.Duration(g.config.ClientTimeout)
+	mux.HandleFunc("GET /healthz", serveHealthz)
+	mux.HandleFunc("GET /readyz", g.serveReadyz)
+	mux.HandleFunc("GET /health", g.serveReadyz) // what engines are asked, by clients that take this for one
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A connection has the deadlines of the request before. An error is middleware
 		// that hides them.
-		client, deadline := http.NewResponseController(w), time.Now().Add(timeout)
+		client, deadline := http.NewResponseController(w), time.Now().Add(time.Duration(g.config.Load().ClientTimeout))
 		_ = client.SetReadDeadline(deadline)
 		_ = client.SetWriteDeadline(deadline)
 		mux.ServeHTTP(w, r)
@@ -34,17 +35,19 @@ func (g *Gateway) Handler() http.Handler {
 // proxy sends a request to one engine after another until one answers. Usually
 // that is the first.
 func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
-	c, err := newCall(w, r, g.config.MaxBody)
+	c, err := newCall(w, r, g.config.Load())
 	w.Header().Set(requestIDHeader, c.id)
-	defer c.log(g.logger)
+	defer func() {
+		g.metrics.done(c.status)
+		c.log(g.logger)
+	}()
 	if err != nil {
-		c.fail(w, badBody(err), time.Duration(g.config.ClientTimeout))
+		c.fail(w, badBody(err))
 		return
 	}
-	g.counts.request()
 
 	var last *failure
-	for faults := 0; len(c.tried) < g.config.Tries && faults < maxFaults; {
+	for faults := 0; len(c.tried) < c.config.Tries && faults < maxFaults; {
 		pick, err := g.pick(c)
 		if err != nil {
 			// There is no engine at all, or none that has not been tried.
@@ -54,26 +57,38 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 		c.pick, c.tried = pick, append(c.tried, pick.Worker)
-		g.counts.pick(pick)
 		if last = g.attempt(w, c, pick); last == nil {
 			return
 		}
-		g.counts.failure(last)
+		g.metrics.failures.Inc()
 		if last.fault {
 			faults++
 		}
 	}
-	c.fail(w, last, time.Duration(g.config.ClientTimeout))
+	c.fail(w, last)
 }
 
-// pick picks an engine for the next attempt, and keeps the explanation for a client
-// that wants one and may have it.
+// pick picks an engine for the next attempt. A client that wants the explanation and
+// may have it gets it, and so does the log now and then.
 func (g *Gateway) pick(c *call) (pick selector.Pick, err error) {
 	s := g.routing.Load()
-	if !g.config.ExplainOnRequest || c.r.Header.Get(explainHeader) == "" {
-		return s.Pick(c.request())
+	told := c.config.ExplainOnRequest && c.r.Header.Get(explainHeader) != ""
+	logged := c.config.ExplainEvery > 0 && rand.IntN(c.config.ExplainEvery) == 0
+	c.picked = time.Now()
+	if !told && !logged {
+		pick, err = s.Pick(c.request())
+		g.metrics.picked(c, pick, err)
+		return pick, err
 	}
-	pick, c.explanation, err = s.PickExplained(c.request())
+	pick, x, err := s.PickExplained(c.request())
+	g.metrics.picked(c, pick, err)
+	g.page.Explain(x)
+	if told {
+		c.explanation = x
+	}
+	if logged {
+		g.logger.Info("pick", "id", c.id, "explanation", x)
+	}
 	return pick, err
 }
 
@@ -111,8 +126,8 @@ func failed(status int, err error) *failure {
 
 // fail answers with the failure of the last attempt. If that was an engine's own
 // answer, it is passed on as it was: a 429 and its Retry-After are for the client.
-func (c *call) fail(w http.ResponseWriter, f *failure, timeout time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
+func (c *call) fail(w http.ResponseWriter, f *failure) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(c.config.ClientTimeout)))
 	c.tellPick(w)
 	setResponseHeader(w, f.header)
 	w.Header().Del("Content-Length") // the body may have been cut to a bound

@@ -296,14 +296,6 @@ func TestNoEngineIs503(t *testing.T) {
 	if got := text(t, res); res.StatusCode != 503 || !strings.Contains(got, `"code":"no_engine"`) || res.Header.Get("Retry-After") == "" {
 		t.Errorf("got %d %q with %v", res.StatusCode, got, res.Header)
 	}
-	health, err := http.Get(g.url + "/health")
-	if err != nil {
-		t.Fatal(err)
-	}
-	health.Body.Close()
-	if health.StatusCode != 503 {
-		t.Errorf("/health says %d, want 503", health.StatusCode)
-	}
 }
 
 func TestBodyBeyondTheBoundIs413(t *testing.T) {

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// Serve serves on l until ctx ends, then drains and returns nil. It works once.
+// Serve serves clients on one listener and operators on another, unless that is nil,
+// until ctx ends, then drains and returns nil. It works once.
 //
-// Draining: /health turns 503; after DrainDelay nothing new is accepted; requests
+// Draining: /readyz turns 503; after DrainDelay nothing new is accepted; requests
 // in flight may finish within DrainTimeout, and are cut after it. Load goes on
 // being listened to meanwhile: a retry in the last second is to be a good pick
-// too.
-func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+// too, and whoever looks on sees it through.
+func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
 	defer g.Close()
 
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -38,31 +39,39 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 	wg.Go(func() { g.health.run(background) })
 
-	server := &http.Server{
-		Handler:           g.Handler(),
-		ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded in Handler
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          log.New(serverLog{g.logger}, "", 0),
+	ended := make(chan error, 2)
+	serve := func(h http.Handler, l net.Listener) *http.Server {
+		server := &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded in Handler
+			IdleTimeout:       2 * time.Minute,
+			ErrorLog:          log.New(serverLog{g.logger}, "", 0),
+		}
+		wg.Go(func() { ended <- server.Serve(l) })
+		return server
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l) }()
+	server := serve(g.Handler(), clients)
+	defer server.Close()
+	if admin != nil {
+		defer serve(g.AdminHandler(), admin).Close() // streams of the page too, which have no end
+	}
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
 	g.drain(server)
-	<-ended
 	return nil
 }
 
 func (g *Gateway) drain(server *http.Server) {
-	g.logger.Info("draining", "delay", g.config.DrainDelay.String(), "timeout", g.config.DrainTimeout.String())
+	c := g.config.Load()
+	g.logger.Info("draining", "delay", c.DrainDelay.String(), "timeout", c.DrainTimeout.String())
 	g.draining.Store(true)
-	if d := time.Duration(g.config.DrainDelay); d > 0 {
+	if d := time.Duration(c.DrainDelay); d > 0 {
 		time.Sleep(d)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(g.config.DrainTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.DrainTimeout))
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		g.logger.Warn("requests were still in flight, and are cut")

@@ -24,11 +24,11 @@ func TestDrainLetsRequestsFinish(t *testing.T) {
 	// The handler is asked directly: the door may be shut already.
 	waitFor(t, "health to turn", func() bool {
 		rec := httptest.NewRecorder()
-		g.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/health", nil))
+		g.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return rec.Code == http.StatusServiceUnavailable
 	})
 	waitFor(t, "the door to shut", func() bool {
-		res, err := http.Get(g.url + "/health")
+		res, err := http.Get(g.url + "/readyz")
 		if err == nil {
 			res.Body.Close()
 		}
