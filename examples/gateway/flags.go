@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 
 // newFlags returns flags that write to c, whose present values are the defaults.
 // There is none for the engines' API key: a command line is there for all to see.
-func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet {
+func newFlags(c *gateway.Config, file *string) *flag.FlagSet {
 	f := flag.NewFlagSet("gateway", flag.ContinueOnError)
 	f.StringVar(file, "config", "", "JSON configuration `file`; flags are stronger than what it says")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`address` to serve clients on")
@@ -61,7 +60,9 @@ func newFlags(c *gateway.Config, file *string, level *slog.Level) *flag.FlagSet 
 	duration(&c.DrainDelay, "drain-delay", "`duration` between turning unhealthy and accepting nothing new")
 	duration(&c.DrainTimeout, "drain-timeout", "`duration` that requests get to finish at the end")
 	f.IntVar(&c.Tries, "tries", c.Tries, "`engines` that a request is sent to at most")
-	f.TextVar(level, "log", slog.LevelInfo, "log `level`; debug has a line for every request")
+	f.TextVar(&c.LogLevel, "log", c.LogLevel, "log `level`")
+	f.StringVar(&c.LogFormat, "log-format", c.LogFormat, "`format` of the log: text or json")
+	f.BoolVar(&c.AccessLog, "access-log", false, "log a line for every request, and not only for those that something went wrong with")
 	return f
 }
 

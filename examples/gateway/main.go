@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -70,8 +69,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 func parse(args []string, stderr io.Writer) (gateway.Config, error) {
 	config := gateway.Config{}.WithDefaults()
 	var file string
-	var level slog.Level
-	flags := newFlags(&config, &file, &level)
+	flags := newFlags(&config, &file)
 	flags.SetOutput(stderr)
 	if err := flags.Parse(args); err != nil {
 		return config, err
@@ -87,6 +85,6 @@ func parse(args []string, stderr io.Writer) (gateway.Config, error) {
 			return config, err
 		}
 	}
-	config.Logger = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	config.Logger = config.NewLogger(stderr, config.LogLevel)
 	return config, nil
 }

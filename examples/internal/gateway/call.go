@@ -3,11 +3,9 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,7 +22,9 @@ type call struct {
 	r      *http.Request
 	config *Config // throughout, whatever changes meanwhile
 	id     string
+	trace  trace
 	body   []byte
+	model  []byte // as it stands in the body
 	tokens load.Maybe[int64]
 	rank   load.Maybe[int] // that the client asks for
 	tried  []*load.Worker
@@ -46,10 +46,7 @@ type call struct {
 // newCall reads a request. The body is kept whole: an attempt that failed has
 // used it up, and the next engine must get the same.
 func newCall(w http.ResponseWriter, r *http.Request, config *Config) (*call, error) {
-	c := &call{r: r, config: config, id: r.Header.Get(requestIDHeader), began: time.Now()}
-	if c.id == "" {
-		c.id = rand.Text()
-	}
+	c := &call{r: r, config: config, id: requestID(r.Header), trace: traceOf(r.Header), began: time.Now()}
 	var err error
 	if c.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, config.MaxBody)); err != nil {
 		return c, err
@@ -57,8 +54,8 @@ func newCall(w http.ResponseWriter, r *http.Request, config *Config) (*call, err
 	// The server goes on reading, to notice a client that leaves. The deadline of
 	// the body would look like one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	tokens, stream := look(c.body)
-	c.tokens, c.unstreamed = tokens, unstreamed(r.URL.Path, stream)
+	tokens, stream, model := look(c.body)
+	c.tokens, c.model, c.unstreamed = tokens, model, unstreamed(r.URL.Path, stream)
 	c.rank = pinnedRank(r.Header, c.body)
 	return c, nil
 }
@@ -104,6 +101,7 @@ func (c *call) outgoing(ctx context.Context, pick selector.Pick) (*http.Request,
 		return nil, err
 	}
 	out.Header = requestHeader(c.r, c.id)
+	c.trace.set(out.Header)
 	if pick.Rank != load.NoRank {
 		out.Header.Set(rankHeader, strconv.Itoa(pick.Rank))
 	}
@@ -116,31 +114,6 @@ func (c *call) outgoing(ctx context.Context, pick selector.Pick) (*http.Request,
 		out.SetBasicAuth(user.Username(), password)
 	}
 	return out, nil
-}
-
-// log writes the one line there is about a request. A smooth one is of interest
-// to nobody but a debugger.
-func (c *call) log(logger *slog.Logger) {
-	level := slog.LevelDebug
-	if c.err != nil || len(c.tried) > 1 || c.status >= http.StatusInternalServerError {
-		level = slog.LevelInfo
-	}
-	attrs := []slog.Attr{
-		slog.String("id", c.id),
-		slog.String("method", c.r.Method),
-		slog.String("path", c.r.URL.Path),
-		slog.Int("status", c.status),
-		slog.String("pick", c.pick.String()),
-		slog.Int("tries", len(c.tried)),
-		slog.String("prompt_tokens", c.tokens.String()),
-		slog.Duration("first_token", c.firstToken),
-		slog.Duration("took", time.Since(c.began)),
-		slog.Int64("bytes", c.bytes),
-	}
-	if c.err != nil {
-		attrs = append(attrs, slog.Any("error", c.err))
-	}
-	logger.LogAttrs(context.WithoutCancel(c.r.Context()), level, "request", attrs...)
 }
 
 // badBody says what to answer to a body that could not be read.

@@ -53,6 +53,12 @@ type Config struct {
 	// whole fleet, and shows it to whoever asks. Default: only what the log gets.
 	ExplainOnRequest bool `json:"explain_on_request"`
 
+	LogLevel  slog.Level `json:"log_level"`  // default info
+	LogFormat string     `json:"log_format"` // text or json; default text
+	// AccessLog logs a line for every request, and not only for those that something
+	// went wrong with.
+	AccessLog bool `json:"access_log"`
+
 	// APIKey is what the engines were started with (SGLang's --api-key). It goes
 	// along when the gateway itself asks them something, and with the requests of
 	// clients that send no Authorization of their own: whoever reaches the gateway
@@ -79,7 +85,16 @@ type Config struct {
 	DrainDelay   Duration `json:"drain_delay"`   // between /readyz turning 503 and closing the door; default 0
 	DrainTimeout Duration `json:"drain_timeout"` // for requests in flight at the end; default 30s
 
-	Logger *slog.Logger `json:"-"` // default: none
+	Logger *slog.Logger `json:"-"` // default: none; see Config.NewLogger
+}
+
+// NewLogger returns the logger that the configuration asks for.
+func (c Config) NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // DNS is a name that stands for the engines, or for the replicas of the gateway.
@@ -145,6 +160,7 @@ func (c Config) WithDefaults() Config {
 			*d = math.MaxInt64
 		}
 	}
+	orDefault(&c.LogFormat, "text")
 	orDefault(&c.DrainTimeout, Duration(30*time.Second))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -199,6 +215,9 @@ func (c Config) Validate() error {
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		wrong("api_key holds something else than visible ASCII characters") // such as the end of a line; and no request could be sent
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		wrong("log_format is %q, want text or json", c.LogFormat)
 	}
 	if c.Tries < 0 || c.MaxBody < 0 || c.ExplainEvery < 0 {
 		wrong("tries, max_body and explain_every must not be negative")

@@ -27,6 +27,7 @@ func TestConfigErrorsSayWhatIsWrong(t *testing.T) {
 		"freshness is -1s, and must not be negative":                     {Workers: engine, Freshness: Duration(-time.Second)},
 		"freshness is 1ms: no engine reports that often":                 {Workers: engine, Freshness: Duration(time.Millisecond)},
 		"drain_timeout is -1s":                                           {Workers: engine, DrainTimeout: Duration(-time.Second)},
+		`log_format is "xml"`:                                            {Workers: engine, LogFormat: "xml"},
 		"api_key holds":                                                  {Workers: engine, APIKey: "key\n"},
 		"tries, max_body and explain_every":                              {Workers: engine, ExplainEvery: -1},
 	} {

@@ -8,6 +8,9 @@
 //	call.go      what is kept of a request so that it can be tried again
 //	tokens.go    how long a prompt is, roughly, and whether the answer is streamed
 //	header.go    what passes the proxy and what does not
+//	requestid.go the name of a request
+//	trace.go     the trace that it is part of
+//	accesslog.go the one line there is about it
 //	health.go    which engines are up
 //	ready.go     /healthz and /readyz: whether this gateway is
 //	admin.go     what operators are served, on a listener of their own

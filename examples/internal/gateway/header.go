@@ -10,10 +10,9 @@ import (
 // Headers of an answer that tell how it was routed. They name engines; a gateway
 // that faces the public may want to drop them.
 const (
-	workerHeader    = "X-Plimsoll-Worker"
-	pickHeader      = "X-Plimsoll-Pick"
-	explainHeader   = "X-Plimsoll-Explain" // also of the request that wants it
-	requestIDHeader = "X-Request-Id"
+	workerHeader  = "X-Plimsoll-Worker"
+	pickHeader    = "X-Plimsoll-Pick"
+	explainHeader = "X-Plimsoll-Explain" // also of the request that wants it
 )
 
 // hopByHop headers are about one connection (RFC 9110, section 7.6.1), and there

@@ -14,20 +14,20 @@ const charsPerToken = 4
 // look estimates the prompt tokens of a request body: of the messages of a chat, of
 // a prompt, or of the input of an embedding. They are unknown for a body that has none
 // of them, which is the engine's to complain about. stream is whether the body asks for
-// an answer in pieces.
+// an answer in pieces, and model what it says between the quotes of its model.
 //
 // Anybody can send a body of any shape, before anything is known of them. So it
 // is gone over twice, to check it and to count, and nothing of it is copied.
-func look(body []byte) (tokens load.Maybe[int64], stream bool) {
+func look(body []byte) (tokens load.Maybe[int64], stream bool, model []byte) {
 	if !json.Valid(body) { // this also bounds how deep it is nested
-		return tokens, false
+		return tokens, false, nil
 	}
 	s := seen{rest: body}
 	s.value(atRequest)
 	if s.ids > 0 || s.chars > 0 {
 		tokens = load.Known(int64(s.ids + (s.chars+charsPerToken-1)/charsPerToken))
 	}
-	return tokens, s.stream
+	return tokens, s.stream, s.model
 }
 
 // place is where in a request a value stands.
@@ -37,6 +37,7 @@ const (
 	elsewhere place = iota
 	atRequest
 	atStream
+	atModel
 	atMessage // or a list of them
 	atText    // a string, a part that has one, or a list
 	atList    // within such a list, where a number is the id of a token
@@ -48,6 +49,10 @@ func (p place) member(key []byte) place {
 	case "stream":
 		if p == atRequest {
 			return atStream
+		}
+	case "model":
+		if p == atRequest {
+			return atModel
 		}
 	case "messages":
 		if p == atRequest {
@@ -80,12 +85,13 @@ func (p place) element() place {
 	return elsewhere
 }
 
-// seen is what has been seen of a request: characters of text and ids of its prompt, and
-// whether it asks for a stream. Its methods consume valid JSON.
+// seen is what has been seen of a request: characters of text and ids of its prompt,
+// whether it asks for a stream, and of which model. Its methods consume valid JSON.
 type seen struct {
 	rest       []byte
 	chars, ids int
 	stream     bool
+	model      []byte
 }
 
 // value counts the next value, which stands at p.
@@ -104,8 +110,11 @@ func (s *seen) value(p place) {
 		}
 		s.rest = s.rest[1:]
 	case c == '"':
-		if _, n := s.quoted(); p == atText || p == atList {
+		switch raw, n := s.quoted(); p {
+		case atText, atList:
 			s.chars += n
+		case atModel:
+			s.model = raw
 		}
 	default:
 		switch {

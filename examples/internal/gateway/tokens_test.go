@@ -34,7 +34,7 @@ func TestPromptTokens(t *testing.T) {
 		`{"prompt":`:           unknown,
 		``:                     unknown,
 	} {
-		if got, _ := look([]byte(body)); got != want {
+		if got, _, _ := look([]byte(body)); got != want {
 			t.Errorf("%s: got %v, want %v", body, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestStream(t *testing.T) {
 		"--x\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n--x--": false,
 		``: false,
 	} {
-		if _, got := look([]byte(body)); got != want {
+		if _, got, _ := look([]byte(body)); got != want {
 			t.Errorf("%s: got %v", body, got)
 		}
 		if got := unstreamed("/v1/chat/completions", want); got == want {
