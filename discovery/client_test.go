@@ -169,9 +169,13 @@ func newServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+// patience is a timeout for what real connections bring about, on a machine that has
+// other things to do. Looking for what the system trusts alone has taken seconds.
+const patience = time.Minute
+
 // newClient returns a client whose connections end with the test.
 func newClient(t *testing.T) *Client {
-	c := new(Client)
+	c := &Client{Timeout: patience}
 	t.Cleanup(c.closeIdle)
 	return c
 }
@@ -318,7 +322,7 @@ func TestRedirectsStayOnTheirHost(t *testing.T) {
 	}
 
 	// A caller's client keeps its own rule on top of ours.
-	c = &Client{HTTP: &http.Client{Transport: s.Client().Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	c = &Client{Timeout: patience, HTTP: &http.Client{Transport: s.Client().Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	_, err := c.ServerInfo(t.Context(), s.URL+"/same")
 	var re *RequestError
 	if !errors.As(err, &re) || re.Kind != KindStatus || re.Status != http.StatusTemporaryRedirect {
@@ -339,7 +343,7 @@ func TestServerInfoOverTLSAndIPv6(t *testing.T) {
 	}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	ad, err := (&Client{HTTP: s.Client()}).ServerInfo(t.Context(), s.URL)
+	ad, err := (&Client{HTTP: s.Client(), Timeout: patience}).ServerInfo(t.Context(), s.URL)
 	if err != nil || ad.Endpoints[0].Addr != want {
 		t.Errorf("got %+v, %v, want %s", ad, err, want)
 	}

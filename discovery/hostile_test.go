@@ -177,8 +177,7 @@ func TestHostileServersCostBoundedMemory(t *testing.T) {
 		"a redirect without end":       {"HTTP/1.1 302 Found\r\nLocation: http://" + strings.Repeat("x", 10_000) + "/\r\n\r\n", many("x"), KindRedirect},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t)
-			c.Timeout = time.Minute // which is not what shall end it
+			c := newClient(t) // whose timeout is not what shall end it
 			n, failure := getMeasured(t, c, hostileServer(t, test.once, test.ever), func(body []byte) error { return nil })
 			if failure == nil || failure.Kind != test.kind || len(failure.Error()) > 1000 {
 				t.Fatalf("got %.2000v, want %v", failure, test.kind)

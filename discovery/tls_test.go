@@ -189,7 +189,7 @@ func TestACallersClientKeepsItsOwnTLS(t *testing.T) {
 	e := newSecureEngine(t, "key", &tls.Config{Certificates: []tls.Certificate{ours.issue(t, "engines.internal")}})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.pool(), ServerName: "engines.internal"}}
 	defer transport.CloseIdleConnections()
-	c := &Client{HTTP: &http.Client{Transport: transport}, TLS: &tls.Config{ServerName: "other.internal"}, Token: "key"}
+	c := &Client{Timeout: patience, HTTP: &http.Client{Transport: transport}, TLS: &tls.Config{ServerName: "other.internal"}, Token: "key"}
 	if _, err := c.ServerInfo(t.Context(), e.URL); err != nil {
 		t.Error(err)
 	}
@@ -198,7 +198,7 @@ func TestACallersClientKeepsItsOwnTLS(t *testing.T) {
 // eventually waits for something that real connections have to bring about.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !cond(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for: %s", what)
 		}
@@ -221,8 +221,9 @@ func TestEachWorkerGetsItsOwnTokenAndNobodyElses(t *testing.T) {
 		Source:     Static(strings.Replace(a.URL, "https://", "https://user:pass@", 1), b.URL, c.URL),
 		Subscriber: newFakeSub(),
 		Client: &Client{
-			TLS:   &tls.Config{RootCAs: ours.pool(), ServerName: "engines.internal"},
-			Token: "token-of-all",
+			Timeout: patience,
+			TLS:     &tls.Config{RootCAs: ours.pool(), ServerName: "engines.internal"},
+			Token:   "token-of-all",
 			TokenOf: func(worker string) string {
 				mu.Lock()
 				defer mu.Unlock()
