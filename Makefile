@@ -17,7 +17,7 @@ BENCHSTAT = go tool -modfile='$(CURDIR)/.ci/tools/go.mod' benchstat
 # Recorded for each release: see bench/results.
 COMPARED = ^Benchmark(HotPath|Request|LeastWorkModel|Reserve|Put|View|LoadSnapshot|LoadStat|Decode|Summary)$$
 
-.PHONY: help deps demo ranks soak lab test chaos bench bench-compare bench-scale fuzz conformance api figures lint fmt tidy ci
+.PHONY: help deps demo ranks soak lab test chaos bench bench-compare bench-scale fuzz conformance clients api figures lint fmt tidy ci
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ fuzz: deps ## run every fuzz target for FUZZTIME
 conformance: deps ## run the engines' own publishers and encoders against this library (SGLANG_VERSION=)
 	@SGLANG_VERSION='$(SGLANG_VERSION)' .ci/conformance.sh
 
+clients: deps ## have OpenAI's Python client talk to the example gateway (LOADGEN=1: a load generator too)
+	@LOADGEN='$(LOADGEN)' .ci/clients.sh
+
 api: ## record the exported API in api/, after a change of it that is meant
 	go test ./internal/archtest -run=ExportedAPI -count=1 -record
 
@@ -75,8 +78,8 @@ figures: deps ## compare allocations and instructions with the recorded ones (RE
 
 lint: deps ## check formatting, go vet and staticcheck
 	@unformatted=$$(git ls-files -z '*.go' | xargs -0 gofmt -l) && if [ -n "$$unformatted" ]; then echo 'not formatted (make fmt):'; echo "$$unformatted"; exit 1; fi
-	@.ci/each go vet -tags=conformance,chaos ./...
-	@.ci/each $(STATICCHECK) -tags=conformance,chaos ./...
+	@.ci/each go vet -tags=conformance,chaos,clients ./...
+	@.ci/each $(STATICCHECK) -tags=conformance,chaos,clients ./...
 
 fmt: ## format all Go files
 	git ls-files -z '*.go' | xargs -0 gofmt -w
