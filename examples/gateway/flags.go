@@ -19,6 +19,7 @@ func newFlags(c *gateway.Config, file *string) *flag.FlagSet {
 	f.StringVar(file, "config", "", "JSON configuration `file`; flags are stronger than what it says")
 	f.StringVar(&c.Listen, "listen", c.Listen, "`address` to serve clients on")
 	f.StringVar(&c.Admin, "admin", c.Admin, "`address` to serve operators on, with the status page and metrics, which clients should not reach; off: none")
+	f.StringVar(&c.AdminTokenFile, "admin-token-file", "", "`file` that holds what operators have to know who drain engines; without, the environment's PLIMSOLL_ADMIN_TOKEN, or nobody may")
 	f.Func("workers", "`URLs` of engines, separated by commas", func(text string) error {
 		c.Workers = strings.Split(text, ",")
 		return nil

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 // parse reads the configuration file, if one is named, and the flags, which are
 // stronger.
 func parse(args []string, stderr io.Writer) (gateway.Config, error) {
-	config := gateway.Config{}.WithDefaults()
+	config := gateway.Config{AdminToken: os.Getenv("PLIMSOLL_ADMIN_TOKEN")}.WithDefaults()
 	var file string
 	flags := newFlags(&config, &file)
 	flags.SetOutput(stderr)

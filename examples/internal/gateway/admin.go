@@ -3,7 +3,7 @@ package gateway
 import "net/http"
 
 // AdminHandler returns what operators ask. It tells everything and asks nobody who
-// they are, and so has a listener of its own, on an address that clients do not
+// they are, unless they want to change something, and so has a listener of its own, on an address that clients do not
 // reach. That is simpler than keeping two kinds of callers apart on one, there is
 // no path that an engine could want too, and it goes on answering while the door for
 // clients shuts.
@@ -15,5 +15,7 @@ func (g *Gateway) AdminHandler() http.Handler {
 	mux.Handle("GET /metrics", g.metrics.handler())
 	mux.HandleFunc("GET /healthz", serveHealthz)
 	mux.HandleFunc("GET /readyz", g.serveReadyz)
+	mux.HandleFunc("POST /drain", g.serveDrain(true))
+	mux.HandleFunc("POST /undrain", g.serveDrain(false))
 	return mux
 }

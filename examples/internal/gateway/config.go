@@ -59,6 +59,11 @@ type Config struct {
 	// went wrong with.
 	AccessLog bool `json:"access_log"`
 
+	// AdminTokenFile holds what an operator has to know who drains engines. Default:
+	// AdminToken; where there is neither, nobody may.
+	AdminTokenFile string `json:"admin_token_file"`
+	AdminToken     string `json:"-"`
+
 	// APIKey is what the engines were started with (SGLang's --api-key). It goes
 	// along when the gateway itself asks them something, and with the requests of
 	// clients that send no Authorization of their own: whoever reaches the gateway

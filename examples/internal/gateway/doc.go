@@ -12,6 +12,7 @@
 //	trace.go     the trace that it is part of
 //	accesslog.go the one line there is about it
 //	health.go    which engines are up
+//	drain.go     which of them an operator has taken out
 //	ready.go     /healthz and /readyz: whether this gateway is
 //	admin.go     what operators are served, on a listener of their own
 //	status.go    the status page, and what it does not have

@@ -42,6 +42,7 @@ type health struct {
 
 	mu      sync.Mutex
 	records map[*load.Worker]record // of engines with anything to remember
+	drained map[string]bool         // by id; see drain.go
 }
 
 // record is what is remembered of an engine.
@@ -64,6 +65,7 @@ func newHealth(t *load.Table, rt http.RoundTripper, c Config) *health {
 		interval: time.Duration(c.ProbeInterval),
 		logger:   c.Logger,
 		records:  make(map[*load.Worker]record),
+		drained:  make(map[string]bool),
 	}
 }
 
@@ -103,8 +105,8 @@ func (h *health) passed(w *load.Worker) {
 	if r.failures >= failuresToDown {
 		h.logger.Info("engine is back", "worker", w.ID())
 	}
-	// In any case: no bookkeeping here may keep out an engine that is well.
-	w.SetHealthy(true)
+	// In any case: no bookkeeping of failures may keep out an engine that is well.
+	w.SetHealthy(!h.drained[w.ID()])
 	r.failures, r.last = 0, ""
 	h.set(w, r)
 }
@@ -134,6 +136,9 @@ func (h *health) served(w *load.Worker) {
 func (h *health) whyOut(id string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.drained[id] {
+		return "drained by an operator"
+	}
 	w, ok := h.table.Worker(id)
 	if r := h.records[w]; ok && r.failures >= failuresToDown {
 		return fmt.Sprintf("down: failed %d times in a row, the last with: %s", r.failures, r.last)

@@ -57,6 +57,7 @@ func newMetrics(g *Gateway) *metrics {
 			Subscriber: func() loadprom.Counts { return loadprom.Counts(g.LoadSockets().Counts) },
 			Fleet:      func() discovery.Status { return g.fleet.Status() },
 		}),
+		drainedMetric{g.health},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_ready", Help: "Whether /readyz says so.",
 		}, func() float64 { return oneIf(g.ready() == nil) }),

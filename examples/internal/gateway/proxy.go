@@ -75,12 +75,18 @@ func (g *Gateway) pick(c *call) (pick selector.Pick, err error) {
 	told := c.config.ExplainOnRequest && c.r.Header.Get(explainHeader) != ""
 	logged := c.config.ExplainEvery > 0 && rand.IntN(c.config.ExplainEvery) == 0
 	c.picked = time.Now()
-	if !told && !logged {
-		pick, err = s.Pick(c.request())
-		g.metrics.picked(c, pick, err)
-		return pick, err
+	var x *selector.Explanation
+	for {
+		if told || logged {
+			pick, x, err = s.PickExplained(c.request())
+		} else {
+			pick, err = s.Pick(c.request())
+		}
+		if err != nil || !g.health.keepsOut(pick.Worker) {
+			break
+		}
+		pick.Done()
 	}
-	pick, x, err := s.PickExplained(c.request())
 	g.metrics.picked(c, pick, err)
 	g.page.Explain(x)
 	if told {

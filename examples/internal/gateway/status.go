@@ -34,6 +34,7 @@ type Status struct {
 	Began    time.Time `json:"began"`
 	Ready    bool      `json:"ready"`
 	NotReady string    `json:"not_ready,omitempty"` // why not
+	Drained  []string  `json:"drained"`             // engines, by an operator
 
 	Fleet       discovery.Status       `json:"fleet"`           // where engines come from and what they publish
 	Peers       *discovery.PeersStatus `json:"peers,omitempty"` // the replicas of the gateway, where they are listed
@@ -42,7 +43,7 @@ type Status struct {
 
 // Status returns what a person may want to know besides the page.
 func (g *Gateway) Status() Status {
-	st := Status{Began: g.began, Fleet: g.fleet.Status(), LoadSockets: g.LoadSockets()}
+	st := Status{Began: g.began, Fleet: g.fleet.Status(), LoadSockets: g.LoadSockets(), Drained: g.health.drainedIDs()}
 	err := g.ready()
 	if st.Ready = err == nil; !st.Ready {
 		st.NotReady = err.Error()
