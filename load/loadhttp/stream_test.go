@@ -1,11 +1,14 @@
 package loadhttp
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +176,46 @@ func TestCloseEndsStreamsAndServesOn(t *testing.T) {
 	})
 }
 
+// pipes is a listener whose connections are in memory, so that their deadlines are in the
+// time of a bubble.
+type pipes struct {
+	accepted chan net.Conn
+	closed   chan struct{}
+	close    func()
+}
+
+func listen() *pipes {
+	p := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.accepted <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.close()
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
 // A stream goes on for longer than the server gives to whole answers, and who has left is
 // found out.
 func TestAStreamOutlastsTheLimitsOfItsServer(t *testing.T) {
@@ -181,39 +224,44 @@ func TestAStreamOutlastsTheLimitsOfItsServer(t *testing.T) {
 		"HTTP/2.0": func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, table := newTest(t, Config{Interval: time.Millisecond})
-			worker(t, table, "a", 3, 1)
-			server := httptest.NewUnstartedServer(h)
-			server.Config.WriteTimeout = 50 * time.Millisecond
-			server.Config.ReadTimeout = 50 * time.Millisecond
-			start(server)
-			defer server.Close()
-			resp, err := server.Client().Get(server.URL + "/stream")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if resp.Proto != name {
-				t.Errorf("it is %s", resp.Proto)
-			}
-			began := time.Now()
-			var b [4096]byte
-			for n := 0; n < 20 || time.Since(began) < 3*server.Config.WriteTimeout; {
-				got, err := resp.Body.Read(b[:])
+			synctest.Test(t, func(t *testing.T) {
+				// Also when it says nothing for longer than a viewer may take.
+				const interval = 2 * writeWithin
+				h, table := newTest(t, Config{Interval: interval})
+				worker(t, table, "a", 3, 1)
+				server := httptest.NewUnstartedServer(h)
+				server.Listener.Close()
+				l := listen()
+				server.Listener = l
+				server.Config.WriteTimeout = 5 * time.Second
+				server.Config.ReadTimeout = 5 * time.Second
+				start(server)
+				defer server.Close()
+				client := server.Client()
+				client.Transport.(*http.Transport).DialContext = l.dial
+				resp, err := client.Get(server.URL + "/stream")
 				if err != nil {
-					t.Fatalf("the stream ends: %v", err)
+					t.Fatal(err)
 				}
-				n += strings.Count(string(b[:got]), "data: ")
-			}
-			resp.Body.Close()
-			for {
+				if resp.Proto != name {
+					t.Errorf("it is %s", resp.Proto)
+				}
+				var b [4096]byte
+				for n := 0; n < 5; {
+					got, err := resp.Body.Read(b[:])
+					if err != nil {
+						t.Fatalf("the stream ends: %v", err)
+					}
+					n += strings.Count(string(b[:got]), "data: ")
+				}
+				resp.Body.Close()
+				advance(interval)
 				h.mu.Lock()
-				viewers, changed := h.viewers, h.changed
-				h.mu.Unlock()
-				if viewers == 0 {
-					return
+				defer h.mu.Unlock()
+				if h.viewers != 0 {
+					t.Error("who has left is still written to")
 				}
-				<-changed
-			}
+			})
 		})
 	}
 }
