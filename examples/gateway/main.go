@@ -14,9 +14,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/gateway"
@@ -35,10 +37,13 @@ func main() {
 
 // run serves until ctx ends and the gateway has drained.
 func run(ctx context.Context, args []string, stderr io.Writer) error {
-	config, err := parse(args, stderr)
+	config, file, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
+	config.Level = new(slog.LevelVar)
+	config.Level.Set(config.LogLevel)
+	config.Logger = config.NewLogger(stderr, config.Level)
 	if err := config.Validate(); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
@@ -61,30 +66,44 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		config.Logger.Info("status page", "url", "http://"+admin.Addr().String()+"/status/")
 	}
 	config.Logger.Info("gateway listens", "address", listener.Addr().String())
+
+	if file != "" {
+		hangUp := make(chan os.Signal, 1)
+		signal.Notify(hangUp, syscall.SIGHUP)
+		defer signal.Stop(hangUp)
+		var following sync.WaitGroup
+		defer following.Wait()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		following.Go(func() {
+			g.Follow(ctx, file, hangUp, func() (gateway.Config, error) {
+				config, _, err := parse(args, io.Discard)
+				return config, err
+			})
+		})
+	}
 	return g.Serve(ctx, listener, admin)
 }
 
 // parse reads the configuration file, if one is named, and the flags, which are
 // stronger.
-func parse(args []string, stderr io.Writer) (gateway.Config, error) {
-	config := gateway.Config{AdminToken: os.Getenv("PLIMSOLL_ADMIN_TOKEN")}.WithDefaults()
-	var file string
+func parse(args []string, stderr io.Writer) (config gateway.Config, file string, err error) {
+	config = gateway.Config{AdminToken: os.Getenv("PLIMSOLL_ADMIN_TOKEN")}.WithDefaults()
 	flags := newFlags(&config, &file)
 	flags.SetOutput(stderr)
 	if err := flags.Parse(args); err != nil {
-		return config, err
+		return config, file, err
 	}
 	if flags.NArg() > 0 {
-		return config, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return config, file, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if file != "" {
 		if err := config.ReadFile(file); err != nil {
-			return config, err
+			return config, file, err
 		}
 		if err := flags.Parse(args); err != nil { // again, over what the file said
-			return config, err
+			return config, file, err
 		}
 	}
-	config.Logger = config.NewLogger(stderr, config.LogLevel)
-	return config, nil
+	return config, file, nil
 }

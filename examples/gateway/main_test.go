@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +34,7 @@ func write(t *testing.T, content string) string {
 
 func TestFlagsAreStrongerThanTheFile(t *testing.T) {
 	path := write(t, `{"listen": ":1", "workers": ["http://a:1"], "policy": "random", "freshness": "2s", "poll": true, "explain_on_request": true, "explain_every": 9}`)
-	c, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000", "-explain-every", "100"}, io.Discard)
+	c, _, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000", "-explain-every", "100"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +58,7 @@ func TestFlagsOfReplicas(t *testing.T) {
 		{"-peers-file replicas -peers-dns gateway:8080", gateway.Peers{File: "replicas", DNS: &gateway.DNS{Name: "gateway", Port: 8080}}},
 		{"-peers-dns srv:_http._tcp.gateway", gateway.Peers{DNS: &gateway.DNS{Name: "_http._tcp.gateway", SRV: true}}},
 	} {
-		got, err := parse(append(workers, strings.Fields(c.args)...), io.Discard)
+		got, _, err := parse(append(workers, strings.Fields(c.args)...), io.Discard)
 		if err == nil {
 			err = got.Validate()
 		}
@@ -63,7 +67,7 @@ func TestFlagsOfReplicas(t *testing.T) {
 		}
 	}
 	path := write(t, `{"peers": {"file": "replicas", "self": "a"}}`)
-	got, err := parse([]string{"-config", path, "-self", "b"}, io.Discard)
+	got, _, err := parse([]string{"-config", path, "-self", "b"}, io.Discard)
 	if err != nil || got.Peers.File != "replicas" || got.Peers.Self != "b" {
 		t.Errorf("got %+v, %v", got.Peers, err)
 	}
@@ -79,6 +83,8 @@ func TestMistakesEndTheProgram(t *testing.T) {
 		{"-workers", "http://engine:30000", "-signal", "none"},
 		{"-workers", "http://engine:30000", "-freshness", "5"},
 		{"-workers", "http://engine:30000", "-listen", "nowhere"},
+		{"-workers", "http://engine:30000", "-listen", "127.0.0.1:0", "-admin", "nowhere"},
+		{"-workers", "http://engine:30000", "-log-format", "xml"},
 		{"-dns", "engines"},
 		{"-workers", "http://engine:30000", "-replica", "3/3"},
 		{"-workers", "http://engine:30000", "-replica", "0/0"},
@@ -116,10 +122,85 @@ func TestHelpTellsTheDefaults(t *testing.T) {
 	}
 }
 
+// log takes lines, and can be read meanwhile.
+type log struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *log) waitFor(t *testing.T, words string) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		l.mu.Lock()
+		text := l.b.String()
+		l.mu.Unlock()
+		if strings.Contains(text, words) {
+			return text
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in\n%s", words, text)
+		}
+	}
+}
+
+func TestTheFileIsFollowedAndFlagsStayStronger(t *testing.T) {
+	const good = `{"workers": ["http://127.0.0.1:1"], "policy": "random", "log_level": "INFO"}`
+	path := write(t, good)
+	var out log
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- run(ctx, []string{"-config", path, "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-policy", "least_request"}, &out)
+	}()
+	out.waitFor(t, "configuration taken")
+	admin := regexp.MustCompile(`http://\S+/status/`).FindString(out.waitFor(t, "/status/"))
+	change := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`{"workers": `)
+	out.waitFor(t, "configuration refused")
+	change(strings.Replace(good, "INFO", "DEBUG", 1))
+	deadline := time.Now().Add(time.Minute)
+	for {
+		res, err := http.Get(admin + "status.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st struct{ Policy, Headline string }
+		if err := json.NewDecoder(res.Body).Decode(&st); err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if st.Policy != "least_request" {
+			t.Fatalf("the policy is %s", st.Policy)
+		}
+		if !strings.Contains(st.Headline, "refused") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the good configuration is not taken")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSignalEndsIt(t *testing.T) {
 	ctx, signal := context.WithCancel(t.Context())
 	signal()
-	if err := run(ctx, []string{"-workers", "http://127.0.0.1:1", "-listen", "127.0.0.1:0"}, io.Discard); err != nil {
+	if err := run(ctx, []string{"-workers", "http://127.0.0.1:1", "-listen", "127.0.0.1:0", "-admin", "off"}, io.Discard); err != nil {
 		t.Error(err)
 	}
 }

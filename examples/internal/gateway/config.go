@@ -29,17 +29,18 @@ import (
 //	  "api_key": "secret"
 //	}
 //
-// What is missing takes its default.
+// What is missing takes its default. While the gateway runs, everything can change but
+// what is marked with change:"restart"; see Follow.
 type Config struct {
-	Listen string `json:"listen"` // for clients; default 127.0.0.1:8080
-	Admin  string `json:"admin"`  // for operators; default 127.0.0.1:9090; off: nobody listens
+	Listen string `json:"listen" change:"restart"` // for clients; default 127.0.0.1:8080
+	Admin  string `json:"admin" change:"restart"`  // for operators; default 127.0.0.1:9090; off: nobody listens
 
 	// Where the engines are. At least one of the three; their union is taken.
 	Workers     []string `json:"workers"`      // URLs
 	WorkersFile string   `json:"workers_file"` // see discovery.File; read again when it changes
 	DNS         *DNS     `json:"dns"`
 
-	Peers Peers `json:"peers"` // the other replicas of the gateway
+	Peers Peers `json:"peers" change:"restart"` // the other replicas of the gateway
 
 	Policy       string          `json:"policy"` // default least_work
 	PolicyConfig json.RawMessage `json:"policy_config"`
@@ -53,8 +54,8 @@ type Config struct {
 	// whole fleet, and shows it to whoever asks. Default: only what the log gets.
 	ExplainOnRequest bool `json:"explain_on_request"`
 
-	LogLevel  slog.Level `json:"log_level"`  // default info
-	LogFormat string     `json:"log_format"` // text or json; default text
+	LogLevel  slog.Level `json:"log_level"`                   // default info
+	LogFormat string     `json:"log_format" change:"restart"` // text or json; default text
 	// AccessLog logs a line for every request, and not only for those that something
 	// went wrong with.
 	AccessLog bool `json:"access_log"`
@@ -70,9 +71,9 @@ type Config struct {
 	// then reaches the engines.
 	APIKey string `json:"api_key"`
 
-	Freshness    Duration `json:"freshness"`     // how long a report is trusted; default 5s
-	Poll         bool     `json:"poll"`          // poll /v1/loads of engines without load sockets
-	PollInterval Duration `json:"poll_interval"` // default 1s
+	Freshness    Duration `json:"freshness" change:"restart"`     // how long a report is trusted; default 5s
+	Poll         bool     `json:"poll" change:"restart"`          // poll /v1/loads of engines without load sockets
+	PollInterval Duration `json:"poll_interval" change:"restart"` // default 1s
 
 	Tries         int      `json:"tries"`          // engines that a request is sent to at most; default 3
 	MaxBody       int64    `json:"max_body"`       // bytes of a request; default 16 MiB
@@ -90,7 +91,8 @@ type Config struct {
 	DrainDelay   Duration `json:"drain_delay"`   // between /readyz turning 503 and closing the door; default 0
 	DrainTimeout Duration `json:"drain_timeout"` // for requests in flight at the end; default 30s
 
-	Logger *slog.Logger `json:"-"` // default: none; see Config.NewLogger
+	Logger *slog.Logger   `json:"-"` // default: none; see Config.NewLogger
+	Level  *slog.LevelVar `json:"-"` // is set to LogLevel when that changes; nil: there is none
 }
 
 // NewLogger returns the logger that the configuration asks for.
@@ -246,25 +248,4 @@ func (d *DNS) validate(member string, wrong func(format string, args ...any)) {
 	if d.Network != "" && d.Network != "ip" && d.Network != "ip4" && d.Network != "ip6" {
 		wrong("%s: network is %q, want ip, ip4 or ip6", member, d.Network)
 	}
-}
-
-// source puts the configured sources of engines, or of replicas, together.
-func source(urls []string, file string, d *DNS, logger *slog.Logger) discovery.Source {
-	var sources []discovery.Source
-	if len(urls) > 0 {
-		sources = append(sources, discovery.Static(urls...))
-	}
-	if file != "" {
-		sources = append(sources, &discovery.File{Path: file, Logger: logger})
-	}
-	if d != nil {
-		sources = append(sources, &discovery.DNS{
-			Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme, Network: d.Network,
-			Interval: time.Duration(d.Interval), Logger: logger,
-		})
-	}
-	if len(sources) == 1 {
-		return sources[0]
-	}
-	return discovery.Merge(sources...)
 }

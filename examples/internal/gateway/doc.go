@@ -19,6 +19,8 @@
 //	metrics.go   /metrics
 //	serve.go     serving and draining
 //	config.go    the configuration file
+//	reload.go    another configuration, while the gateway runs
+//	source.go    where engines come from, and how that is replaced
 //	peers.go     which replica of the gateway this one is
 //
 // # Life of a request
@@ -44,6 +46,12 @@
 //
 // Nobody may hang for ever: an engine has engine_timeout for each silence, a
 // client has client_timeout for its request and for each piece of the answer.
+//
+// # What changes while it runs
+//
+// The configuration does, and a request goes by the one that was there when it came. What
+// would have to begin anew, such as a policy that has learned, is left alone unless it has
+// changed itself. An operator may drain engines, which outlasts all of that.
 //
 // # Why this engine
 //

@@ -23,6 +23,7 @@ type Gateway struct {
 	logger     *slog.Logger
 	table      *load.Table
 	subscriber *zmqsub.Subscriber // nil: no load sockets
+	engines    *replaceable       // where the fleet gets them from
 	fleet      *discovery.Fleet
 	peers      *discovery.Peers // nil: the configuration says it all
 	replica    func() (replica, replicas int)
@@ -35,6 +36,7 @@ type Gateway struct {
 	config   atomic.Pointer[Config] // that it points to does not change
 	routing  atomic.Pointer[routing]
 	draining atomic.Bool
+	reloads  reloads
 }
 
 // routing is a selector and its policy, which change together.
@@ -70,8 +72,10 @@ func newGateway(c Config) (*Gateway, error) {
 		began:     time.Now(),
 	}
 	g.config.Store(&c)
+	g.reloads.count = newReloads()
+	g.engines = newReplaceable(source(c.Workers, c.WorkersFile, c.DNS, c.Logger))
 	g.replica, g.peers = c.Peers.replica(c.Logger)
-	g.health = newHealth(g.table, g.transport, c)
+	g.health = newHealth(g.table, g.transport, g.config.Load)
 	g.metrics = newMetrics(g)
 	g.page = g.newPage()
 	if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
@@ -87,8 +91,8 @@ func (g *Gateway) wireFleet() error {
 	c := g.config.Load()
 	wiring := discovery.Config{
 		Table:        g.table,
-		Source:       source(c.Workers, c.WorkersFile, c.DNS, c.Logger),
-		Client:       &discovery.Client{Token: c.APIKey},
+		Source:       g.engines,
+		Client:       &discovery.Client{TokenOf: func(string) string { return g.config.Load().APIKey }},
 		Logger:       c.Logger,
 		PollAll:      c.Poll,
 		PollInterval: time.Duration(c.PollInterval),

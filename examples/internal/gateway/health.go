@@ -34,11 +34,10 @@ const (
 // failures, so that a request would only fail more slowly; and the 503 of /readyz
 // lets a balancer send it to a gateway that may see more.
 type health struct {
-	table    *load.Table
-	client   *http.Client
-	key      string
-	interval time.Duration
-	logger   *slog.Logger
+	table  *load.Table
+	client *http.Client
+	config func() *Config // the present one
+	logger *slog.Logger
 
 	mu      sync.Mutex
 	records map[*load.Worker]record // of engines with anything to remember
@@ -52,7 +51,7 @@ type record struct {
 	faulty   bool   // it has failed a request since it last served one
 }
 
-func newHealth(t *load.Table, rt http.RoundTripper, c Config) *health {
+func newHealth(t *load.Table, rt http.RoundTripper, config func() *Config) *health {
 	return &health{
 		table: t,
 		client: &http.Client{
@@ -61,11 +60,10 @@ func newHealth(t *load.Table, rt http.RoundTripper, c Config) *health {
 			// An engine that redirects is up. Where it points to gets no credentials.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		key:      c.APIKey,
-		interval: time.Duration(c.ProbeInterval),
-		logger:   c.Logger,
-		records:  make(map[*load.Worker]record),
-		drained:  make(map[string]bool),
+		config:  config,
+		logger:  config().Logger,
+		records: make(map[*load.Worker]record),
+		drained: make(map[string]bool),
 	}
 }
 
@@ -168,13 +166,13 @@ func ours(err error) bool {
 
 // run probes every engine at every interval until ctx ends.
 func (h *health) run(ctx context.Context) {
-	ticker := time.NewTicker(h.interval)
-	defer ticker.Stop()
 	for {
+		pause := time.NewTimer(time.Duration(h.config().ProbeInterval))
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return
-		case <-ticker.C:
+		case <-pause.C:
 			h.round(ctx)
 		}
 	}
@@ -215,8 +213,8 @@ func (h *health) probe(ctx context.Context, w *load.Worker) error {
 	if err != nil {
 		return err
 	}
-	if h.key != "" {
-		req.Header.Set("Authorization", "Bearer "+h.key)
+	if key := h.config().APIKey; key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	res, err := h.client.Do(req)
 	if err != nil {

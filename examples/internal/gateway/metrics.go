@@ -57,7 +57,10 @@ func newMetrics(g *Gateway) *metrics {
 			Subscriber: func() loadprom.Counts { return loadprom.Counts(g.LoadSockets().Counts) },
 			Fleet:      func() discovery.Status { return g.fleet.Status() },
 		}),
-		drainedMetric{g.health},
+		drainedMetric{g.health}, g.reloads.count,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "plimsoll_gateway_config_refused", Help: "Whether the newest configuration was refused, and one before it is the present one.",
+		}, func() float64 { _, err := g.reloads.newest(); return oneIf(err != nil) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "plimsoll_gateway_ready", Help: "Whether /readyz says so.",
 		}, func() float64 { return oneIf(g.ready() == nil) }),

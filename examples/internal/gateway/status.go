@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -23,8 +24,11 @@ func (g *Gateway) newPage() *loadhttp.Handler {
 
 // notice is what the page has to say of the gateway itself.
 func (g *Gateway) notice() string {
-	if g.draining.Load() {
+	switch at, refused := g.reloads.newest(); {
+	case g.draining.Load():
 		return "The gateway is draining."
+	case refused != nil:
+		return fmt.Sprintf("The configuration of %s was refused, and the one before stays: %v.", at.Format(time.TimeOnly), refused)
 	}
 	return ""
 }
@@ -34,7 +38,11 @@ type Status struct {
 	Began    time.Time `json:"began"`
 	Ready    bool      `json:"ready"`
 	NotReady string    `json:"not_ready,omitempty"` // why not
-	Drained  []string  `json:"drained"`             // engines, by an operator
+	// Config is about the configuration file, if there is one.
+	ConfigRead    time.Time `json:"config_read,omitzero"`     // when it was last
+	ConfigRefused string    `json:"config_refused,omitempty"` // why it was then; one before it is in effect
+
+	Drained []string `json:"drained"` // engines, by an operator
 
 	Fleet       discovery.Status       `json:"fleet"`           // where engines come from and what they publish
 	Peers       *discovery.PeersStatus `json:"peers,omitempty"` // the replicas of the gateway, where they are listed
@@ -44,6 +52,10 @@ type Status struct {
 // Status returns what a person may want to know besides the page.
 func (g *Gateway) Status() Status {
 	st := Status{Began: g.began, Fleet: g.fleet.Status(), LoadSockets: g.LoadSockets(), Drained: g.health.drainedIDs()}
+	var refused error
+	if st.ConfigRead, refused = g.reloads.newest(); refused != nil {
+		st.ConfigRefused = refused.Error()
+	}
 	err := g.ready()
 	if st.Ready = err == nil; !st.Ready {
 		st.NotReady = err.Error()

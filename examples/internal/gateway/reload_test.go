@@ -1,0 +1,296 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// following is a gateway that follows a file, in the bubble of a test.
+type following struct {
+	*Gateway
+	t     *testing.T
+	path  string
+	hup   chan os.Signal
+	reads int
+}
+
+func (f *following) write(content string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path, []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// wait lets time pass, in which the file may be looked at.
+func (f *following) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (f *following) want(policy, refused string) {
+	f.t.Helper()
+	_, err := f.reloads.newest()
+	if got := f.Policy(); got != policy || (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
+		f.t.Errorf("the policy is %s, and refused is %v; want %s and %q", got, err, policy, refused)
+	}
+	if notice := f.notice(); (notice == "") != (err == nil) || !strings.Contains(notice, refused) {
+		f.t.Errorf("the page says %q", notice)
+	}
+}
+
+func follow(t *testing.T, test func(*following)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &following{t: t, path: filepath.Join(t.TempDir(), "gateway.json"), hup: make(chan os.Signal)}
+		f.write(`{"policy": "random"}`)
+		f.Gateway = unwired(t, Config{Policy: "random"})
+		defer f.Close()
+		go f.Follow(t.Context(), f.path, f.hup, func() (Config, error) {
+			f.reads++
+			c := Config{Workers: []string{"http://nobody"}}
+			return c, c.ReadFile(f.path)
+		})
+		f.wait(time.Minute)
+		if f.want("random", ""); f.reads != 1 {
+			t.Errorf("a file that nobody changes was read %d times", f.reads)
+		}
+		test(f)
+	})
+}
+
+func TestTheFileIsFollowed(t *testing.T) {
+	follow(t, func(f *following) {
+		f.write(`{"policy": "least_depth", "access_log": true}`)
+		f.wait(3 * lookInterval)
+		f.want("least_depth", "")
+		if !f.config.Load().AccessLog {
+			t.Error("only the policy was taken")
+		}
+		for content, want := range map[string]string{
+			`{"policy": `:             "unexpected EOF",
+			`{"polices": "random"}`:   `unknown field "polices"`,
+			`{"policy": "best"}`:      "unknown policy",
+			`{"workers": ["engine"]}`: "not a worker URL",
+			`{"listen": ":1", "freshness": "9s", "policy": "random"}`: "a change of listen, freshness takes a restart",
+		} {
+			f.write(content)
+			f.wait(3 * lookInterval)
+			f.want("least_depth", want)
+		}
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		reads := f.reads
+		f.wait(time.Minute)
+		if f.want("least_depth", "no such file"); f.reads != reads+1 {
+			t.Errorf("a file that is gone was read %d times", f.reads-reads)
+		}
+		f.write(`{"policy": "random"}`)
+		f.wait(3 * lookInterval)
+		f.want("random", "")
+	})
+}
+
+func TestAFileThatIsBeingWrittenIsNotReadYet(t *testing.T) {
+	follow(t, func(f *following) {
+		content := `{"policy": "least_depth"}`
+		for i := range content {
+			f.write(content[:i+1])
+			f.wait(lookInterval)
+		}
+		f.wait(3 * lookInterval)
+		if f.want("least_depth", ""); f.reads != 2 {
+			t.Errorf("it was read %d times", f.reads-1)
+		}
+	})
+}
+
+func TestASignalHasTheFileReadAtOnce(t *testing.T) {
+	follow(t, func(f *following) {
+		f.wait(lookInterval / 2)
+		f.write(`{"policy": "least_depth"}`)
+		f.hup <- os.Interrupt
+		synctest.Wait()
+		f.want("least_depth", "")
+		f.hup <- os.Interrupt // also where nothing has changed: a file that it names may have
+		synctest.Wait()
+		if f.reads != 3 {
+			t.Errorf("read %d times", f.reads)
+		}
+	})
+}
+
+func TestWhatHasNotChangedIsLeftAlone(t *testing.T) {
+	g := unwired(t, Config{})
+	defer g.Close()
+	routing, engines := g.routing.Load(), g.engines.now
+	c := *g.config.Load()
+	c.Tries, c.LogLevel = 7, slog.LevelError
+	g.Reload(c, nil)
+	if g.routing.Load() != routing || g.engines.now != engines {
+		t.Error("the policy begins anew, or the engines are looked for anew")
+	}
+	if got := g.config.Load(); got.Tries != 7 {
+		t.Errorf("the tries are %d", got.Tries)
+	}
+	g.Reload(Config{}, errors.New("unreadable"))
+	if got := g.config.Load(); got.Tries != 7 {
+		t.Errorf("after one that is refused, the tries are %d", got.Tries)
+	}
+}
+
+func TestTheLevelOfTheLogChanges(t *testing.T) {
+	var level slog.LevelVar
+	g := unwired(t, Config{Level: &level})
+	defer g.Close()
+	c := *g.config.Load()
+	c.Level, c.LogLevel = nil, slog.LevelDebug // as it is read from a file
+	g.Reload(c, nil)
+	if level.Level() != slog.LevelDebug {
+		t.Errorf("the level is %v", level.Level())
+	}
+}
+
+func TestWhatTakesARestart(t *testing.T) {
+	var old Config
+	for i, f := range reflect.VisibleFields(reflect.TypeOf(old)) {
+		switch tag := f.Tag.Get("change"); {
+		case tag != "" && tag != "restart":
+			t.Errorf("%s: %q is no tag", f.Name, tag)
+		case tag == "":
+			continue
+		}
+		c := old
+		if v := reflect.ValueOf(&c).Elem().Field(i); v.Kind() == reflect.Struct {
+			v.Field(0).Set(reflect.MakeSlice(v.Field(0).Type(), 1, 1))
+		} else if v.CanInt() {
+			v.SetInt(1)
+		} else if v.Kind() == reflect.Bool {
+			v.SetBool(true)
+		} else {
+			v.SetString("x")
+		}
+		if names := needRestart(old, c); len(names) != 1 || names[0] != f.Tag.Get("json") {
+			t.Errorf("after a change of %s: %q", f.Name, names)
+		}
+	}
+}
+
+// Configurations change under traffic, and nobody notices.
+func TestNoRequestIsLostByAReload(t *testing.T) {
+	answer := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") }
+	first, second := backend(t, answer), backend(t, answer)
+	file := filepath.Join(t.TempDir(), "workers")
+	if err := os.WriteFile(file, []byte(first+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(file, past, past); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Workers: []string{first}}
+	g := start(t, c)
+	kept := g.worker(t, first)
+
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for range 4 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				res, err := g.tryPost(t.Context(), `{"prompt":"hello"}`)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if body, err := io.ReadAll(res.Body); err != nil || string(body) != "answer" {
+					t.Errorf("got %d %q, %v", res.StatusCode, body, err)
+				}
+				res.Body.Close()
+			}
+		})
+	}
+	take := func(c Config, workers ...string) {
+		t.Helper()
+		g.Reload(c, nil)
+		if _, err := g.reloads.newest(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the engines", func() bool {
+			ids := make([]string, 0, 2)
+			for _, w := range g.table.Workers() {
+				ids = append(ids, w.ID())
+			}
+			return sameSet(ids, workers)
+		})
+	}
+	for _, policy := range []string{"round_robin", "least_work"} {
+		take(Config{Policy: policy, Workers: []string{first, second}}, first, second)
+		take(Config{Policy: policy, WorkersFile: file}, first)
+		take(Config{Policy: policy, Workers: []string{second}, WorkersFile: file}, first, second)
+		take(Config{Policy: policy, Workers: []string{first}}, first)
+	}
+	// A list that cannot be had leaves the engines that there are.
+	g.Reload(Config{WorkersFile: file + ".missing"}, nil)
+	waitFor(t, "the file to be missed", func() bool { return g.fleet.Status().Sources[0].Problem != "" })
+	close(stop)
+	clients.Wait()
+	g.settled(t)
+	if w := g.worker(t, first); w != kept {
+		t.Error("an engine that was on every list was removed in between")
+	}
+}
+
+func sameSet(a, b []string) bool {
+	set := func(list []string) map[string]bool {
+		m := make(map[string]bool)
+		for _, s := range list {
+			m[s] = true
+		}
+		return m
+	}
+	return reflect.DeepEqual(set(a), set(b))
+}
+
+// The engines get the key of the present configuration, and an engine that is drained
+// stays so.
+func TestWhatOthersAreToldFollowsTheConfiguration(t *testing.T) {
+	keys := make(chan string, 1000)
+	s := backend(t, nil)
+	g := start(t, Config{Workers: []string{s}, AdminToken: "secret"})
+	g.transport.RegisterProtocol("engine", roundTripper(func(r *http.Request) (*http.Response, error) {
+		keys <- r.Header.Get("Authorization")
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	}))
+	w := g.table.Add("engine", "engine://engine")
+	g.order(t, "drain", "secret", s)
+	g.Reload(Config{Workers: []string{s}, APIKey: "key", AdminToken: "other"}, nil)
+	if err := g.health.probe(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	text(t, g.post(t, `{}`))
+	for range 2 {
+		if key := <-keys; key != "Bearer key" {
+			t.Errorf("the engine got %q", key)
+		}
+	}
+	if status, _ := g.order(t, "undrain", "secret", s); status != http.StatusUnauthorized {
+		t.Errorf("with the token of before: %d", status)
+	}
+	if healthy := g.worker(t, s).Status().Healthy; healthy {
+		t.Error("a drained engine is back")
+	}
+}
