@@ -27,8 +27,16 @@ func eventually(t testing.TB, what string, cond func() bool) {
 // TestAllTheSameOverLibzmq.
 var overLibzmq = false
 
+// newSubscriber returns a subscriber that is closed with the test. It gives no peer up for
+// want of patience unless the test says when: on a machine that stands still for some
+// seconds nobody speaks in time.
 func newSubscriber(t testing.TB, c Config) *Subscriber {
 	t.Helper()
+	for _, d := range []*time.Duration{&c.Silence, &c.ConnectTimeout, &c.HeartbeatInterval, &c.HeartbeatTimeout} {
+		if *d == 0 {
+			*d = time.Hour
+		}
+	}
 	c.Libzmq = c.Libzmq || overLibzmq
 	s, err := New(c)
 	if err != nil {

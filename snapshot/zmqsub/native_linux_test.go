@@ -352,16 +352,19 @@ func TestPeerThatDoesNotAnswerAPingIsLeftForAFreshConnection(t *testing.T) {
 }
 
 func TestPeerThatSpokeWhileDeliverBlockedIsKept(t *testing.T) {
-	const timeout = 30 * time.Millisecond
-	entered, release := make(chan struct{}), make(chan struct{})
-	block := scripted(t, func(c net.Conn, _ int64) error {
-		if err := shakeHands(c, 1); err != nil {
-			return err
-		}
-		c.Write(wire(message(1)))
-		return hold(c)
-	})
-	pinged, spoken := make(chan struct{}), make(chan struct{})
+	// Where the machine keeps it from speaking in time, it is given more.
+	for timeout := 300 * time.Millisecond; !speaksWhileDeliverBlocks(t, timeout); timeout *= 2 {
+	}
+}
+
+// speaksWhileDeliverBlocks has a peer answer a ping while nobody listens, and somebody
+// listen when its time is up. It returns false if it was up before.
+func speaksWhileDeliverBlocks(t *testing.T, timeout time.Duration) bool {
+	began := time.Now()
+	pinged, blocked, spoken := make(chan struct{}), make(chan time.Time, 1), make(chan struct{})
+	isPinged, hasSpoken := sync.OnceFunc(func() { close(pinged) }), sync.OnceFunc(func() { close(spoken) })
+	var inTime bool
+	answers := sync.OnceFunc(func() { inTime = (<-blocked).Sub(began) < timeout }) // as soon as nobody listens
 	p := scripted(t, func(c net.Conn, _ int64) error {
 		if err := shakeHands(c, 1); err != nil {
 			return err
@@ -369,32 +372,40 @@ func TestPeerThatSpokeWhileDeliverBlockedIsKept(t *testing.T) {
 		if err := want(c, ping00); err != nil {
 			return err
 		}
-		close(pinged)
-		<-entered // it answers as soon as nobody listens
+		isPinged()
+		answers()
 		_, err := c.Write(append([]byte(pong00), wire(message(2))...))
-		close(spoken)
+		hasSpoken()
 		if err != nil {
 			return err
 		}
 		return hold(c)
 	})
-	s := newSubscriber(t, Config{Owners: 1, HeartbeatInterval: timeout, HeartbeatTimeout: 10 * timeout})
+	block := scripted(t, func(c net.Conn, _ int64) error {
+		if err := shakeHands(c, 1); err != nil {
+			return err
+		}
+		c.Write(wire(message(1)))
+		return hold(c)
+	})
+	s := newSubscriber(t, Config{Owners: 1, Silence: time.Hour, ConnectTimeout: time.Hour, HeartbeatInterval: timeout / 10, HeartbeatTimeout: timeout})
 	var in inbox
 	subscribe(t, s, p.endpoint(), in.deliver)
 	<-pinged
-	subscribe(t, s, block.endpoint(), func(d snapshot.Delivery) {
-		if d.Seq == 1 {
-			close(entered)
-			<-release
-		}
-	})
+	release := make(chan struct{})
+	blocks := sync.OnceFunc(func() { blocked <- time.Now(); <-release })
+	subscribe(t, s, block.endpoint(), func(snapshot.Delivery) { blocks() })
 	<-spoken
-	time.Sleep(12 * timeout) // it is overdue when the owner looks again
+	time.Sleep(timeout + timeout/5) // it is overdue when the owner looks again
 	close(release)
-	eventually(t, "what it said", in.has(2))
-	if n := p.accepted.Load(); n != 1 {
-		t.Errorf("%d connections", n)
+	if inTime {
+		eventually(t, "what it said", in.has(2))
+		if n := p.accepted.Load(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
 	}
+	closeSubscriber(t, s)
+	return inTime
 }
 
 func TestPeerThatNeverFinishesItsHandshakeIsLeft(t *testing.T) {
