@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 		}
 		options := append(chromedp.DefaultExecAllocatorOptions[:],
 			chromedp.ExecPath(path),
-			chromedp.NoSandbox, // which root cannot have, and which the page of a test does not need
+			chromedp.WSURLReadTimeout(3*patience), // it is read from the disk, all of it
+			chromedp.NoSandbox,                    // which root cannot have, and which the page of a test does not need
 			chromedp.Flag("disable-gpu", true),
 			chromedp.Flag("disable-quic", true),
 			chromedp.Flag("disable-component-update", true),

@@ -18,13 +18,19 @@ import (
 
 const window = 3 * time.Second
 
-// world is a fleet that lives: its engines report, and a gateway picks from them.
+// world is a fleet that lives: its engines report, and a gateway picks from them. The
+// table's time passes with its steps, so that no report grows old because the machine has
+// other things to do.
 type world struct {
-	table  *load.Table
+	interval time.Duration // of the page, and of a step
+	clock    atomic.Int64  // the table's, in nanoseconds
+	table    *load.Table
+
 	page   *loadhttp.Handler
 	picker *selector.Selector
 	server *httptest.Server
-	down   atomic.Bool // the server answers nothing
+	down   atomic.Bool  // the server answers nothing
+	told   atomic.Int64 // picks that were explained
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -59,11 +65,11 @@ func (p *taught) Learned() selector.Learned {
 // lives from when it has been running for some intervals.
 func newWorld(t *testing.T, n, ranks int) *world {
 	t.Helper()
-	interval := 100 * time.Millisecond // of the page, and of everything that happens
+	w := &world{interval: 100 * time.Millisecond, random: rand.New(rand.NewPCG(1, 2))}
 	if n > 100 {
-		interval = 500 * time.Millisecond // there is much to do in it, and not for us alone
+		w.interval = 500 * time.Millisecond // there is much to do in it, and not for us alone
 	}
-	w := &world{random: rand.New(rand.NewPCG(1, 2)), table: load.NewTable(load.Config{Window: window})}
+	w.table = load.NewTable(load.Config{Window: window, Clock: func() time.Time { return time.Unix(0, w.clock.Load()) }})
 	policy := &taught{Policy: selector.LeastWork(selector.LeastWorkConfig{})}
 	for i := range n {
 		e := &engine{
@@ -81,11 +87,11 @@ func newWorld(t *testing.T, n, ranks int) *world {
 		policy.speeds[15].Speed = 0.41
 	}
 	w.page = loadhttp.New(w.table, loadhttp.Config{
-		Title: "gateway-2 (eu-west)", Interval: interval,
+		Title: "gateway-2 (eu-west)", Interval: w.interval,
 		Policy: func() selector.Policy { return policy },
 	})
 	t.Cleanup(w.page.Close)
-	w.picker = selector.New(w.table, selector.Config{Policy: policy, Explain: w.page.Explain, ExplainEvery: 20})
+	w.picker = selector.New(w.table, selector.Config{Policy: policy, Explain: w.explain, ExplainEvery: 20})
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if w.down.Load() {
 			panic(http.ErrAbortHandler)
@@ -101,7 +107,7 @@ func newWorld(t *testing.T, n, ranks int) *world {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(interval)
+		tick := time.NewTicker(w.interval)
 		defer tick.Stop()
 		for {
 			select {
@@ -133,7 +139,8 @@ func (w *world) change(f func()) {
 	f()
 }
 
-// trouble makes engines fail in the ways that there are. It needs twenty of them.
+// trouble makes engines fail in the ways that there are, until that is known. It needs
+// twenty of them.
 func (w *world) trouble() {
 	w.change(func() {
 		e := w.engines
@@ -144,12 +151,28 @@ func (w *world) trouble() {
 		e[7].feed.Drop(len(e[7].depth)-1, "decode", errors.New("snapshot: <b>running</b> is -3"))
 		e[17].w.SetHealthy(false)
 	})
+	for range 1 + window/w.interval {
+		w.step()
+	}
+}
+
+func (w *world) explain(x *selector.Explanation) {
+	w.page.Explain(x)
+	w.told.Add(1)
+}
+
+// stepUntilTold lets intervals pass until one more pick is explained. Chance says which.
+func (w *world) stepUntilTold() {
+	for n := w.told.Load(); w.told.Load() == n; {
+		w.step()
+	}
 }
 
 // step lets one interval pass.
 func (w *world) step() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.clock.Add(int64(w.interval))
 	for _, e := range w.engines {
 		w.report(e)
 	}
@@ -175,8 +198,7 @@ func (w *world) step() {
 func (w *world) report(e *engine) {
 	for rank := range len(e.depth) - e.silent {
 		d := &e.depth[rank]
-		*d += (e.level-*d)*0.15 + w.random.NormFloat64()*e.level*0.08
-		*d = max(*d, 0)
+		*d += (e.level-*d)*0.15 + (w.random.Float64()-0.5)*e.level*0.05 // and so within a sixth of it
 		kv := min(e.kv+0.02*w.random.Float64(), 1)
 		_ = e.feed.Put(rank, load.Report{ // which is refused where the engine is said not to publish
 			Running: int64(*d * (1 - e.waiting)), Waiting: int64(*d * e.waiting),
