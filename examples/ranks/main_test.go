@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine/batch"
 	"github.com/plimsoll-go/plimsoll/examples/internal/tswire"
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/tokenspeed"
@@ -36,7 +37,7 @@ const (
 
 // patience bounds a wait for something that must happen. Nothing is concluded from
 // its length.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func start(t *testing.T, c groupConfig) *group {
 	t.Helper()
@@ -72,9 +73,21 @@ func (g *group) inBackground(t *testing.T, ctx context.Context, rank int, reques
 // until waits for the truth about a rank.
 func (g *group) until(t *testing.T, rank int, running, waiting int64) {
 	t.Helper()
+	g.untilLoad(t, rank, func(l batch.Load) bool { return l.Running == running && l.Waiting == waiting })
+}
+
+// untilThere waits until a rank has so many requests, whether they came before a step of
+// its began or within it.
+func (g *group) untilThere(t *testing.T, rank int, requests int64) {
+	t.Helper()
+	g.untilLoad(t, rank, func(l batch.Load) bool { return l.Running+l.Waiting == requests })
+}
+
+func (g *group) untilLoad(t *testing.T, rank int, is func(batch.Load) bool) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		l := g.engine.Loads()[rank]
-		if l.Running == running && l.Waiting == waiting {
+		if is(l) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -287,8 +300,8 @@ func TestRunThatIsCutShort(t *testing.T) {
 			measured := make(chan *result, 1)
 			go func() { measured <- measure(ctx, g, c, io.Discard) }()
 			if tt.drain == patience {
-				g.until(t, 0, 1, 1)
-				g.until(t, 1, 1, 1)
+				g.untilThere(t, 0, 2)
+				g.untilThere(t, 1, 2)
 			}
 			tt.cut(g, interrupt)
 			r := <-measured
