@@ -70,6 +70,9 @@ type Config struct {
 	// clients that send no Authorization of their own: whoever reaches the gateway
 	// then reaches the engines.
 	APIKey string `json:"api_key"`
+	// TLS is for engines with an https URL, and Curve for the load sockets of all.
+	TLS   TLS    `json:"tls" change:"restart"`
+	Curve *Curve `json:"curve" change:"restart"`
 
 	Freshness    Duration `json:"freshness" change:"restart"`     // how long a report is trusted; default 5s
 	Poll         bool     `json:"poll" change:"restart"`          // poll /v1/loads of engines without load sockets
@@ -222,6 +225,12 @@ func (c Config) Validate() error {
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		wrong("api_key holds something else than visible ASCII characters") // such as the end of a line; and no request could be sent
+	}
+	if _, err := c.TLS.load(); err != nil {
+		wrong("tls: %w", err)
+	}
+	if _, err := c.Curve.load(); err != nil {
+		wrong("curve: %w", err)
 	}
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		wrong("log_format is %q, want text or json", c.LogFormat)

@@ -20,6 +20,7 @@
 //	serve.go     serving and draining
 //	config.go    the configuration file
 //	reload.go    another configuration, while the gateway runs
+//	secure.go    keys and certificates, between here and the engines
 //	source.go    where engines come from, and how that is replaced
 //	peers.go     which replica of the gateway this one is
 //
@@ -62,6 +63,6 @@
 //
 // # What it leaves out
 //
-// TLS, authentication, rate limits, and a map of who has which prefix cached:
+// TLS for clients, authentication, rate limits, and a map of who has which prefix cached:
 // without one, cache_aware picks the least loaded engine.
 package gateway

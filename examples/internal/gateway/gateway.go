@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -65,10 +66,14 @@ func newGateway(c Config) (*Gateway, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	secured, err := c.TLS.load()
+	if err != nil {
+		return nil, err
+	}
 	g := &Gateway{
 		logger:    c.Logger,
 		table:     load.NewTable(load.Config{Window: time.Duration(c.Freshness)}),
-		transport: newTransport(),
+		transport: newTransport(secured),
 		began:     time.Now(),
 	}
 	g.config.Store(&c)
@@ -89,15 +94,22 @@ func newGateway(c Config) (*Gateway, error) {
 // who listens to them.
 func (g *Gateway) wireFleet() error {
 	c := g.config.Load()
+	curve, err := c.Curve.load()
+	if err != nil {
+		return err
+	}
 	wiring := discovery.Config{
-		Table:        g.table,
-		Source:       g.engines,
-		Client:       &discovery.Client{TokenOf: func(string) string { return g.config.Load().APIKey }},
+		Table:  g.table,
+		Source: g.engines,
+		Client: &discovery.Client{
+			TLS:     g.transport.TLSClientConfig,
+			TokenOf: func(string) string { return g.config.Load().APIKey },
+		},
 		Logger:       c.Logger,
 		PollAll:      c.Poll,
 		PollInterval: time.Duration(c.PollInterval),
 	}
-	switch subscriber, err := zmqsub.New(zmqsub.Config{Silence: time.Duration(c.Freshness), Logger: c.Logger}); {
+	switch subscriber, err := zmqsub.New(zmqsub.Config{Silence: time.Duration(c.Freshness), Curve: curve, Logger: c.Logger}); {
 	case err == nil:
 		g.subscriber, wiring.Subscriber = subscriber, subscriber
 	case errors.Is(err, zmqsub.ErrNoCgo) && c.Poll:
@@ -158,11 +170,12 @@ func (g *Gateway) Close() error {
 
 // newTransport returns the connections to all engines. It is used without a
 // Client: redirects, cookies and content decoding are between client and engine.
-func newTransport() *http.Transport {
+func newTransport(secured *tls.Config) *http.Transport {
 	dialer := net.Dialer{Timeout: 2 * time.Second, KeepAlive: 15 * time.Second}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment, // as discovery does
 		DialContext:         dialer.DialContext,
+		TLSClientConfig:     secured,
 		TLSHandshakeTimeout: 5 * time.Second,
 		// The default keeps two idle connections per host, and a burst would dial
 		// nearly every request anew. As many as run at once on an engine are kept.

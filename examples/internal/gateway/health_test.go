@@ -136,7 +136,7 @@ func TestAPIKey(t *testing.T) {
 
 // Were it not so, an engine could be well to discovery and dead to requests.
 func TestRequestsGoTheWayOfDiscovery(t *testing.T) {
-	got, want := reflect.ValueOf(newTransport().Proxy).Pointer(), reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
+	got, want := reflect.ValueOf(newTransport(nil).Proxy).Pointer(), reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 	if got != want {
 		t.Error("requests do not go by the proxy of the environment, as discovery does")
 	}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ type following struct {
 	t     *testing.T
 	path  string
 	hup   chan os.Signal
-	reads int
+	reads atomic.Int32
 }
 
 func (f *following) write(content string) {
@@ -55,13 +56,13 @@ func follow(t *testing.T, test func(*following)) {
 		f.Gateway = unwired(t, Config{Policy: "random"})
 		defer f.Close()
 		go f.Follow(t.Context(), f.path, f.hup, func() (Config, error) {
-			f.reads++
+			f.reads.Add(1)
 			c := Config{Workers: []string{"http://nobody"}}
 			return c, c.ReadFile(f.path)
 		})
 		f.wait(time.Minute)
-		if f.want("random", ""); f.reads != 1 {
-			t.Errorf("a file that nobody changes was read %d times", f.reads)
+		if f.want("random", ""); f.reads.Load() != 1 {
+			t.Errorf("a file that nobody changes was read %d times", f.reads.Load())
 		}
 		test(f)
 	})
@@ -89,10 +90,10 @@ func TestTheFileIsFollowed(t *testing.T) {
 		if err := os.Remove(f.path); err != nil {
 			t.Fatal(err)
 		}
-		reads := f.reads
+		reads := f.reads.Load()
 		f.wait(time.Minute)
-		if f.want("least_depth", "no such file"); f.reads != reads+1 {
-			t.Errorf("a file that is gone was read %d times", f.reads-reads)
+		if f.want("least_depth", "no such file"); f.reads.Load() != reads+1 {
+			t.Errorf("a file that is gone was read %d times", f.reads.Load()-reads)
 		}
 		f.write(`{"policy": "random"}`)
 		f.wait(3 * lookInterval)
@@ -108,8 +109,8 @@ func TestAFileThatIsBeingWrittenIsNotReadYet(t *testing.T) {
 			f.wait(lookInterval)
 		}
 		f.wait(3 * lookInterval)
-		if f.want("least_depth", ""); f.reads != 2 {
-			t.Errorf("it was read %d times", f.reads-1)
+		if f.want("least_depth", ""); f.reads.Load() != 2 {
+			t.Errorf("it was read %d times", f.reads.Load()-1)
 		}
 	})
 }
@@ -123,8 +124,8 @@ func TestASignalHasTheFileReadAtOnce(t *testing.T) {
 		f.want("least_depth", "")
 		f.hup <- os.Interrupt // also where nothing has changed: a file that it names may have
 		synctest.Wait()
-		if f.reads != 3 {
-			t.Errorf("read %d times", f.reads)
+		if f.reads.Load() != 3 {
+			t.Errorf("read %d times", f.reads.Load())
 		}
 	})
 }
@@ -170,18 +171,30 @@ func TestWhatTakesARestart(t *testing.T) {
 			continue
 		}
 		c := old
-		if v := reflect.ValueOf(&c).Elem().Field(i); v.Kind() == reflect.Struct {
-			v.Field(0).Set(reflect.MakeSlice(v.Field(0).Type(), 1, 1))
-		} else if v.CanInt() {
-			v.SetInt(1)
-		} else if v.Kind() == reflect.Bool {
-			v.SetBool(true)
-		} else {
-			v.SetString("x")
-		}
+		change(t, reflect.ValueOf(&c).Elem().Field(i))
 		if names := needRestart(old, c); len(names) != 1 || names[0] != f.Tag.Get("json") {
 			t.Errorf("after a change of %s: %q", f.Name, names)
 		}
+	}
+}
+
+// change makes a value another one.
+func change(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		change(t, v.Field(0))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Int64:
+		v.SetInt(1)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.String:
+		v.SetString("x")
+	default:
+		t.Fatalf("what is another %s?", v.Type())
 	}
 }
 
