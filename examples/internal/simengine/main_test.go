@@ -24,7 +24,7 @@ const standstill = 1e-12
 
 // patience bounds a wait for something that must happen. Nothing is concluded from
 // its length.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // client never reuses connections: an engine that died must not be met through an
 // old one.

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds a wait for something that must happen. Nothing is concluded from
 // its length.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
