@@ -46,7 +46,7 @@ func stage(t *testing.T, gateway func(s *scene, w http.ResponseWriter, r *http.R
 	t.Cleanup(server.Close)
 	s.traffic = New(Config{
 		Name: "gateway a", URL: server.URL, Rate: 200, World: s.world, Checks: s.checks,
-		Silence: 20 * time.Millisecond, Settle: 0, List: time.Millisecond, Bound: 10 * time.Minute, Birth: time.Second,
+		Silence: 20 * time.Millisecond, Settle: 0, List: time.Millisecond, Bound: 10 * time.Minute, Birth: 10 * time.Minute,
 	})
 	t.Cleanup(s.traffic.client.CloseIdleConnections)
 	return s
