@@ -25,7 +25,7 @@ import (
 
 // arrivalTime bounds the wait for something to arrive. It is there for what
 // never does.
-const arrivalTime = 30 * time.Second
+const arrivalTime = time.Minute
 
 // gateway is what a gateway makes of one engine: a fleet with one worker.
 type gateway struct {
@@ -60,7 +60,7 @@ func startGateway(t *testing.T, wire snapshot.Kind, worker discovery.Worker, bas
 	}
 	g := &gateway{
 		t:       t,
-		table:   load.NewTable(load.Config{}),
+		table:   load.NewTable(load.Config{Window: time.Hour}), // how long anything takes is not asked here
 		id:      worker.URL,
 		news:    make(chan struct{}, 1),
 		allowed: make(map[string][]value),

@@ -219,7 +219,7 @@ class Driver:
         self.close()
         ranks = self.engine.context.num_dp_ranks_of(self.args)
         # libzmq lets go of a port some time after close has returned.
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 5
         while True:
             self.publishers = [self.wire(self.engine, self.args, rank) for rank in range(ranks)]
             bound = [p.bound for p in self.publishers]
