@@ -6,7 +6,7 @@
 //	proxy.go     one request: pick, try, try elsewhere
 //	attempt.go   one attempt: the marks on the pick, streaming, failures
 //	call.go      what is kept of a request so that it can be tried again
-//	tokens.go    how long a prompt is, roughly, and whether the answer is streamed
+//	tokens.go    how long a prompt is, roughly, of which model, and whether the answer is streamed
 //	header.go    what passes the proxy and what does not
 //	requestid.go the name of a request
 //	trace.go     the trace that it is part of
@@ -29,11 +29,11 @@
 // The body is read whole, up to a bound, because a second attempt has to send
 // it again. It is looked at for what the default policy, least_work, goes by: how long
 // the prompt is, roughly, and whether the answer is streamed, without which the first
-// byte is no first token. That costs the same whatever its shape. Each attempt is a pick of its own, released by a deferred Done
-// whatever happens: the client leaves, the engine dies, the handler panics. The
-// client sees nothing before the first byte of an engine's answer; until then a
-// failure leads to another engine, after it to a cut connection, so that half
-// an answer cannot be taken for a whole one.
+// byte is no first token. That costs the same whatever its shape. Each attempt is a pick
+// of its own, released by a deferred Done whatever happens: the client leaves, the engine
+// dies, the handler panics. The client sees nothing before the first byte of an engine's
+// answer; until then a failure leads to another engine, after it to a cut connection, so
+// that half an answer cannot be taken for a whole one.
 //
 // # Whose fault it is
 //

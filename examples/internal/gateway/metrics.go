@@ -39,7 +39,7 @@ func newMetrics(g *Gateway) *metrics {
 	m := &metrics{
 		counters: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: requestsName, Help: "Requests of clients, by the status that they were answered with; none: the client left before.",
+			Name: requestsName, Help: "Requests of clients, by the status of the answer; cut: that broke off after its beginning; none: the client left before.",
 		}, []string{"code"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: failuresName, Help: "Attempts on an engine that were followed by another one, or by an error.",
@@ -76,7 +76,7 @@ func oneIf(b bool) float64 {
 }
 
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(prometheus.Gatherers{m.counters, m.scraped}, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(prometheus.Gatherers{m.counters, m.scraped}, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
 // picked counts what came of a pick that began when c says. That there is no further
@@ -92,10 +92,13 @@ func (m *metrics) picked(c *call, pick selector.Pick, err error) {
 }
 
 // done counts a request by what its client got.
-func (m *metrics) done(status int) {
-	code := "none"
-	if status != 0 {
-		code = strconv.Itoa(status)
+func (m *metrics) done(c *call) {
+	code := strconv.Itoa(c.status)
+	switch {
+	case c.status == 0:
+		code = "none"
+	case c.err != nil && c.status < http.StatusBadRequest:
+		code = "cut"
 	}
 	m.requests.WithLabelValues(code).Inc()
 }

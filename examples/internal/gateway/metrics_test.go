@@ -13,6 +13,10 @@ func TestMetricsCountWhatClientsGot(t *testing.T) {
 			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "poison") {
 				w.WriteHeader(500)
 				return
+			} else if strings.Contains(string(body), "cut") {
+				io.WriteString(w, "half an ")
+				http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
 			}
 			io.WriteString(w, "answer")
 		}),
@@ -20,6 +24,9 @@ func TestMetricsCountWhatClientsGot(t *testing.T) {
 	text(t, g.post(t, `{"prompt":"hello","stream":true}`))
 	text(t, g.post(t, `{"prompt":"hello"}`))
 	text(t, g.post(t, `{"prompt":"poison"}`))
+	if _, err := io.ReadAll(g.post(t, `{"prompt":"cut"}`).Body); err == nil {
+		t.Error("half an answer looks like a whole one")
+	}
 	g.settled(t)
 	for _, w := range g.table.Workers() {
 		w.SetHealthy(false)
@@ -34,12 +41,13 @@ func TestMetricsCountWhatClientsGot(t *testing.T) {
 	for _, want := range []string{
 		`plimsoll_gateway_requests_total{code="200"} 2`,
 		`plimsoll_gateway_requests_total{code="500"} 1`,
+		`plimsoll_gateway_requests_total{code="cut"} 1`,
 		`plimsoll_gateway_failed_attempts_total 1`,
 		`plimsoll_gateway_ready 0`,
 		`plimsoll_failed_picks_total 1`,
-		`plimsoll_picks_total{basis="none",policy="round_robin",reason="turn"} 3`,
+		`plimsoll_picks_total{basis="none",policy="round_robin",reason="turn"} 4`,
 		`plimsoll_first_token_seconds_count 1`, // of the only one that was streamed
-		`plimsoll_pick_duration_seconds_count 5`,
+		`plimsoll_pick_duration_seconds_count 6`,
 		`plimsoll_workers 1`,
 		`plimsoll_subscriber_messages_total 0`,
 		`plimsoll_source_workers{source="static"} 1`,
@@ -49,7 +57,7 @@ func TestMetricsCountWhatClientsGot(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if c := g.Counts(); c.Requests != 4 || c.Failures != 1 || c.Picks["round_robin"]["none"] != 3 {
+	if c := g.Counts(); c.Requests != 5 || c.Failures != 1 || c.Picks["round_robin"]["none"] != 4 {
 		t.Errorf("counted %+v", c)
 	}
 }

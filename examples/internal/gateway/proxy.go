@@ -38,7 +38,7 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 	c, err := newCall(w, r, g.config.Load())
 	w.Header().Set(requestIDHeader, c.id)
 	defer func() {
-		g.metrics.done(c.status)
+		g.metrics.done(c)
 		c.log(g.logger)
 	}()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/plimsoll-go/plimsoll/discovery"
@@ -14,8 +15,12 @@ import (
 // newPage returns the status page. It knows the engines' load, the picks and what the
 // policy has learned.
 func (g *Gateway) newPage() *loadhttp.Handler {
+	title := "Plimsoll gateway"
+	if host, err := os.Hostname(); err == nil {
+		title += " on " + host
+	}
 	return loadhttp.New(g.table, loadhttp.Config{
-		Title:  "Plimsoll gateway",
+		Title:  title,
 		Policy: g.policy,
 		WhyOut: g.health.whyOut,
 		Notice: g.notice,
@@ -38,7 +43,7 @@ type Status struct {
 	Began    time.Time `json:"began"`
 	Ready    bool      `json:"ready"`
 	NotReady string    `json:"not_ready,omitempty"` // why not
-	// Config is about the configuration file, if there is one.
+	// Of the configuration file, if there is one.
 	ConfigRead    time.Time `json:"config_read,omitzero"`     // when it was last
 	ConfigRefused string    `json:"config_refused,omitempty"` // why it was then; one before it is in effect
 
