@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/plimsoll-go/plimsoll => ../../
 	github.com/plimsoll-go/plimsoll/examples => ../
+	github.com/plimsoll-go/plimsoll/load/loadprom => ../../load/loadprom
 )
 
 require (
