@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,7 +135,7 @@ func (t *Traffic) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for n := 0; ; n++ {
-		r := draw(rng, fmt.Sprintf("%s-%d", t.config.Name, n))
+		r := draw(rng, fmt.Sprintf("%s-%d", strings.ReplaceAll(t.config.Name, " ", "-"), n)) // an id that the gateway passes on
 		due = due.Add(time.Duration(rng.ExpFloat64() / t.config.Rate * float64(time.Second)))
 		timer.Reset(time.Until(due))
 		select {
