@@ -117,17 +117,17 @@ func (r *report) take(p *performance, seen []watch.Seen, tallies []*traffic.Traf
 	r.enough(plan)
 }
 
-// allShows is how long it takes until there is some of everything.
-const allShows = time.Minute
+// allShows is how many windows it takes until there is some of everything.
+const allShows = 12
 
 // tooSlow is for how long the machine may stand still. Of a slower one it cannot be told
-// what is wrong and what only late: the gateways' patience with engines is some seconds.
-const tooSlow = time.Second
+// what is wrong and what only late: the gateways' patience with engines is two windows.
+func (o options) tooSlow() time.Duration { return o.window / 4 }
 
 // enough looks at whether so much has happened that the other checks mean something, on
 // a machine on which they do.
 func (r *report) enough(plan []event) {
-	r.soak.That(r.stalls <= tooSlow, "the machine stood still for %v, which is too long to tell anything", ms(r.stalls))
+	r.soak.That(r.stalls <= r.options.tooSlow(), "the machine stood still for %v, which is too long to tell anything", ms(r.stalls))
 	planned := make(map[kind]int)
 	for _, ev := range plan {
 		planned[ev.kind]++
@@ -137,7 +137,7 @@ func (r *report) enough(plan []event) {
 	for _, o := range []traffic.Outcome{traffic.Streamed, traffic.InOne, traffic.LeftEarly, traffic.LeftLater} {
 		r.soak.That(r.tally.Outcomes[o] > 0, "no request: %s", o)
 	}
-	if r.options.duration < allShows {
+	if r.options.duration < allShows*r.options.window {
 		return
 	}
 	for _, c := range slices.Concat(engineChoices, listChoices) {

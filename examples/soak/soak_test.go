@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -27,29 +28,42 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tries is how often a soak is repeated because the machine had too much else to do.
-const tries = 3
+// tries is how often a soak is made in which something was wrong, and the machine not calm.
+const tries = 4
+
+// calm reports whether the machine has stood still for so short a time that what was wrong
+// was wrong, and not late: a request has many steps, each of which is late by as much.
+func (r *report) calm() bool { return r.stalls <= r.options.window/20 }
+
+// gentler is half of everything, in twice the time.
+func (o options) gentler() options {
+	o.window, o.duration = 2*o.window, 2*o.duration
+	o.rate, o.events = o.rate/2, o.events/2
+	return o
+}
 
 // A soak as it is made by hand, of fewer engines and in less time.
 func TestSoak(t *testing.T) {
 	o := options{seed: 1, duration: 20 * time.Second, engines: 12, rate: 40, events: 1.5, window: 2 * time.Second, verbose: true, patience: time.Minute}
 	var events, out bytes.Buffer
 	var r *report
-	for range tries {
+	for try := 1; ; try++ {
 		events.Reset()
 		var err error
 		if r, err = run(t.Context(), o, &events); err != nil {
 			t.Fatal(err)
 		}
-		if r.stalls <= tooSlow {
+		if err = r.verdict(); err == nil || r.calm() || try == tries {
 			break
 		}
+		t.Logf("once more, and more gently, since the machine stood still for %v: %v", r.stalls, err)
+		o = o.gentler()
 	}
 	r.print(&out)
 	if err := r.verdict(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, &events, &out)
 	}
-	for _, want := range []string{"12 engines with 42 ranks at first", "\nchecks\n", "answered, streamed", "window 2s, seed 1"} {
+	for _, want := range []string{"12 engines with 42 ranks at first", "\nchecks\n", "answered, streamed", fmt.Sprintf("window %v, seed 1", o.window)} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not told of:\n%s", want, &out)
 		}
@@ -67,16 +81,27 @@ var small = options{seed: 1, duration: time.Second, engines: 4, rate: 40, window
 // these checks are broken, and no others.
 func lie(t *testing.T, tamper func(*performance) (undo func()), checks ...func(*report) *check.Check) *report {
 	t.Helper()
-	var r *report
-	for range tries {
-		r = &report{options: small}
-		if err := perform(t.Context(), small, r, nil, io.Discard, tamper); err != nil {
+	o := small
+	for try := 1; ; try++ {
+		r := &report{options: o}
+		if err := perform(t.Context(), o, r, nil, io.Discard, tamper); err != nil {
 			t.Fatal(err)
 		}
-		if r.stalls <= tooSlow {
-			break
+		wrong := r.wrongly(checks)
+		if len(wrong) == 0 || r.calm() || try == tries {
+			for _, what := range wrong {
+				t.Error(what)
+			}
+			return r
 		}
+		t.Logf("once more, and more gently, since the machine stood still for %v: %v", r.stalls, wrong)
+		o = o.gentler()
 	}
+}
+
+// wrongly lists the checks that are broken and not among these, and those that are among
+// them and not broken.
+func (r *report) wrongly(checks []func(*report) *check.Check) (wrong []string) {
 	want := make(map[string]bool)
 	for _, c := range checks {
 		want[c(r).Name] = true
@@ -86,10 +111,10 @@ func lie(t *testing.T, tamper func(*performance) (undo func()), checks ...func(*
 			continue // in so short a time there may be too little of anything
 		}
 		if c.Broken > 0 != want[c.Name] {
-			t.Errorf("%q was broken %d times, want it %v:\n%s", c.Name, c.Broken, want[c.Name], strings.Join(c.First, "\n"))
+			wrong = append(wrong, fmt.Sprintf("%q was broken %d times, want it %v:\n%s", c.Name, c.Broken, want[c.Name], strings.Join(c.First, "\n")))
 		}
 	}
-	return r
+	return wrong
 }
 
 func TestNothingIsBrokenWithoutALie(t *testing.T) { lie(t, nil) }
