@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,6 +36,10 @@ const tries = 4
 // was wrong, and not late: a request has many steps, each of which is late by as much.
 func (r *report) calm() bool { return r.stalls <= r.options.window/20 }
 
+// hopeless reports whether it has stood still for so long that anything may be wrong, but
+// what is left in the end.
+func (r *report) hopeless() bool { return r.stalls > r.options.tooSlow() }
+
 // gentler is half of everything, in twice the time.
 func (o options) gentler() options {
 	o.window, o.duration = 2*o.window, 2*o.duration
@@ -60,7 +65,14 @@ func TestSoak(t *testing.T) {
 		o = o.gentler()
 	}
 	r.print(&out)
-	if err := r.verdict(); err != nil {
+	err := r.verdict()
+	if r.hopeless() {
+		t.Logf("what is only late cannot be told from what is wrong here: %v", err)
+		if err = nil; !r.books.Result().Passed() || !r.left.Result().Passed() {
+			err = errors.New("something is left")
+		}
+	}
+	if err != nil {
 		t.Errorf("%v\n%s\n%s", err, &events, &out)
 	}
 	for _, want := range []string{"12 engines with 42 ranks at first", "\nchecks\n", "answered, streamed", fmt.Sprintf("window %v, seed 1", o.window)} {
@@ -110,7 +122,7 @@ func (r *report) wrongly(checks []func(*report) *check.Check) (wrong []string) {
 		if c.Name == r.soak.Name {
 			continue // in so short a time there may be too little of anything
 		}
-		if c.Broken > 0 != want[c.Name] {
+		if c.Broken > 0 != want[c.Name] && !(c.Broken > 0 && r.hopeless()) {
 			wrong = append(wrong, fmt.Sprintf("%q was broken %d times, want it %v:\n%s", c.Name, c.Broken, want[c.Name], strings.Join(c.First, "\n")))
 		}
 	}
