@@ -28,12 +28,19 @@ type Config struct {
 	// Subscriber returns the counts of the load sockets.
 	Subscriber func() Counts
 
+	// Endpoints returns the counts of each load socket that is subscribed now.
+	Endpoints func() []EndpointCounts
+
+	// Connectors returns those of the table's workers that the host drives itself.
+	Connectors func() []*load.Connector
+
 	// Fleet returns what discovery knows of the workers; [discovery.Fleet.Status] is one.
 	Fleet func() discovery.Status
 
 	// MaxWorkers and MaxRanks bound the series: no more workers than that have any of
 	// their own, the first by id, and no more ranks, of which every worker has its
-	// share. How many were left out is told. 0 means the default, less than 0 none.
+	// share, nor more load sockets. How many were left out is told. 0 means the default,
+	// less than 0 none.
 	MaxWorkers, MaxRanks int
 }
 
@@ -45,6 +52,13 @@ type Counts struct {
 	Superseded uint64            // a newer one was there at the same time; never decoded
 	Dropped    map[string]uint64 // by reason
 	Reconnects uint64            // fresh connections because of silence
+}
+
+// EndpointCounts are some of the counts of one load socket, as zmqsub.EndpointStats has them.
+type EndpointCounts struct {
+	Endpoint   string
+	Messages   uint64
+	Reconnects uint64
 }
 
 // Collector is a prometheus.Collector of what is known of the workers in a table. It is
@@ -76,7 +90,7 @@ var (
 
 // families returns all that a Collector may tell.
 func families() []*family {
-	return slices.Concat(fleetFamilies, workerFamilies, rankFamilies, learnedFamilies, subscriberFamilies, discoveryFamilies)
+	return slices.Concat(fleetFamilies, workerFamilies, rankFamilies, learnedFamilies, subscriberFamilies, endpointFamilies, connectorFamilies, discoveryFamilies)
 }
 
 // Describe implements prometheus.Collector.
@@ -118,6 +132,12 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 	if c.config.Subscriber != nil {
 		c.subscriber(to, c.config.Subscriber())
+	}
+	if c.config.Endpoints != nil {
+		putEndpoints(to, c.config.Endpoints(), c.config.MaxRanks)
+	}
+	if c.config.Connectors != nil {
+		c.connectors(to, c.config.Connectors(), labels, ranks)
 	}
 	if c.config.Fleet != nil {
 		putDiscovery(to, c.config.Fleet(), labels)

@@ -3,7 +3,6 @@ package loadprom
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -477,23 +476,25 @@ func TestNamesAndHelp(t *testing.T) {
 
 // The list in doc.go is what people read, and it is whole.
 func TestTheListOfMetrics(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got, want []string
-	for _, line := range regexp.MustCompile(`(?m)^//\t(plimsoll_\w+)(\{[\w,]+\})? `).FindAllStringSubmatch(string(doc), -1) {
-		labels := strings.FieldsFunc(line[2], func(r rune) bool { return strings.ContainsRune("{,}", r) })
-		slices.Sort(labels)
-		got = append(got, fmt.Sprint(line[1], labels))
-	}
+	var want []string
 	for name, labels := range known() {
-		want = append(want, fmt.Sprint(name, labels))
+		want = append(want, fmt.Sprint(name, slices.Sorted(slices.Values(labels))))
 	}
-	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("doc.go has\n%s\nand there are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	for file, line := range map[string]string{
+		"doc.go":    `(?m)^//\t(plimsoll_\w+)(\{[\w,]+\})? `,
+		"README.md": "(?m)^\\| `(plimsoll_\\w+)` \\|[^|]+\\|([^|]*)\\|",
+	} {
+		var got []string
+		for _, found := range regexp.MustCompile(line).FindAllStringSubmatch(read(t, file), -1) {
+			labels := strings.FieldsFunc(found[2], func(r rune) bool { return strings.ContainsRune("{,} ", r) })
+			slices.Sort(labels)
+			got = append(got, fmt.Sprint(found[1], labels))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has\n%s\nand there are\n%s", file, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }
 

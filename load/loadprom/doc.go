@@ -90,6 +90,24 @@
 //	plimsoll_subscriber_dropped_messages_total{reason}    no report
 //	plimsoll_subscriber_reconnects_total                  fresh connections because of silence
 //
+// Of each load socket that is subscribed now, since it was:
+//
+//	plimsoll_endpoint_messages_total{endpoint}      received
+//	plimsoll_endpoint_reconnects_total{endpoint}    fresh connections because of silence
+//	plimsoll_omitted_endpoints                      that have no series of their own, see Config
+//
+// Of each worker that the host drives through a load.Connector:
+//
+//	plimsoll_connector_requests_total{worker}                   that ranks were reserved for
+//	plimsoll_connector_ended_requests_total{worker,by}          of those, by a batch, a release, an abort or a failure
+//	plimsoll_connector_refused_requests_total{worker}           whose id was in flight
+//	plimsoll_connector_unknown_ends_total{worker}               ids that batches ended and that were not in flight
+//	plimsoll_connector_batches_total{worker}                    taken
+//	plimsoll_connector_loadless_batches_total{worker}           of those, without a load
+//	plimsoll_connector_dropped_messages_total{worker,reason}    not taken, or not their load
+//	plimsoll_connector_rank_score{worker,rank}                  what the next reservation compares the rank by
+//	plimsoll_connector_rank_silenced_total{worker,rank}         times that its last word was overruled
+//
 // Of discovery:
 //
 //	plimsoll_source_workers{source}    that it named last

@@ -25,3 +25,20 @@ func ExampleCounts() {
 		Subscriber: func() loadprom.Counts { return loadprom.Counts(subscriber.Stats().Counts) },
 	}))
 }
+
+func ExampleEndpointCounts() {
+	table := load.NewTable(load.Config{})
+	subscriber, err := zmqsub.New(zmqsub.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer subscriber.Close()
+	prometheus.MustRegister(loadprom.New(table, loadprom.Config{
+		Endpoints: func() (counts []loadprom.EndpointCounts) {
+			for _, e := range subscriber.Stats().Endpoints {
+				counts = append(counts, loadprom.EndpointCounts{Endpoint: e.Endpoint, Messages: e.Messages, Reconnects: e.Reconnects})
+			}
+			return counts
+		},
+	}))
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
+	"github.com/plimsoll-go/plimsoll/snapshot"
 )
 
 const testWindow = 5 * time.Second
@@ -182,9 +183,25 @@ func everything(t testing.TB, table *load.Table) prometheus.Collector {
 	c.Fleet = func() discovery.Status {
 		return discovery.Status{Sources: []discovery.SourceStatus{{Source: "static"}}, Workers: []discovery.WorkerStatus{{ID: "a"}}}
 	}
+	c.Endpoints = func() []EndpointCounts { return []EndpointCounts{{"tcp://10.0.0.1:5558", 4, 1}} }
+	conn := connect(t, table, "group")
+	if err := conn.Observe(load.Batch{Err: snapshot.ErrTruncated}); err == nil {
+		t.Fatal("a batch that does not decode was taken")
+	}
+	c.Connectors = func() []*load.Connector { return []*load.Connector{conn} }
 	picks, firstToken, pickDuration := new(Picks), NewFirstToken(), NewPickDuration()
 	picks.Observe(selector.Pick{Worker: w, Policy: "least_work", Reason: selector.LeastWaiting, Basis: selector.Engine})
 	firstToken.Observe(.2)
 	pickDuration.Observe(2e-6)
 	return together{New(table, c), picks, firstToken, pickDuration}
+}
+
+// connect returns a connector of a new worker with two ranks.
+func connect(t testing.TB, table *load.Table, id string) *load.Connector {
+	t.Helper()
+	conn, err := load.NewConnector(table.Add(id, ""), load.ConnectorConfig{Ranks: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
