@@ -47,7 +47,7 @@ test: deps ## run all tests of all modules
 
 chaos: deps ## run a gateway on a network that fails in every way (Linux)
 	@race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; fi; \
-	cd chaos && go test $$race -tags=chaos -timeout=5m $(TESTFLAGS) ./...
+	cd chaos && go test $$race -tags=chaos -timeout=15m $(TESTFLAGS) ./...
 
 bench: deps ## run the benchmarks (COUNT=, BENCH=, BENCHTIME=, BENCHPKG=)
 	go test -run='^$$' -bench='$(BENCH)' -benchmem -benchtime=$(BENCHTIME) -count=$(COUNT) $(BENCHPKG)

@@ -215,7 +215,7 @@ func (e *engine) stop() {
 	e.publish = nil
 	e.server.Close()
 	e.serving.Wait()
-	e.locked(func() { e.down = time.Now() })
+	e.locked(func() { e.down = awake.now() })
 }
 
 // say makes every rank report the digit, 1 to 9, from its next beat on.
@@ -227,7 +227,7 @@ func (e *engine) say(digit int64) {
 }
 
 func (e *engine) beginLocked(digit int64) {
-	e.periods = append(e.periods, period{time.Now(), digit, e.config.ranks, e.config.alive == e.config.ranks})
+	e.periods = append(e.periods, period{awake.now(), digit, e.config.ranks, e.config.alive == e.config.ranks})
 }
 
 // sayPolled makes polls be told another digit than subscribers.
@@ -253,7 +253,7 @@ func (e *engine) becomes(ranks, loadPort int) {
 func (e *engine) mute(rank int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.silent[rank] = time.Now()
+	e.silent[rank] = awake.now()
 }
 
 func (e *engine) unmute(rank int) {

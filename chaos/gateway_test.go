@@ -182,7 +182,7 @@ func (g *gateway) audit(ctx context.Context) {
 	ticker := time.NewTicker(2 * time.Millisecond)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		at := time.Now()
+		at := awake.now()
 		v := g.table.View()
 		for i := range v.Healthy() {
 			if e := v.At(i); e.Trusted() {

@@ -213,7 +213,7 @@ func (l *link) begun(heal func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.since.IsZero() {
-		l.since = time.Now()
+		l.since = awake.now()
 	}
 	l.heals = append(l.heals, heal)
 }

@@ -39,11 +39,11 @@ func TestLoadSocketsThatFailInEveryWay(t *testing.T) {
 		for i, f := range faults {
 			f.inject(engines[1+i].loads[1])
 		}
-		begun := time.Now()
+		begun := awake.now()
 		for i := range faults {
 			g.doubts(engines[1+i], load.Stale, 1)
 		}
-		time.Sleep(time.Until(begun.Add(cutFor))) // watched by the auditor
+		awake.sleepUntil(begun.Add(cutFor)) // watched by the auditor
 		for i, e := range engines {
 			if i > 0 {
 				e.loads[1].heal()
@@ -102,11 +102,11 @@ func TestPollsOnLinksThatFailInEveryWay(t *testing.T) {
 	for i, f := range faults {
 		f.inject(engines[1+i].http)
 	}
-	begun := time.Now()
+	begun := awake.now()
 	for i := range faults {
 		g.doubts(engines[1+i], load.Stale, 0, 1)
 	}
-	time.Sleep(time.Until(begun.Add(cutFor)))
+	awake.sleepUntil(begun.Add(cutFor))
 	for _, e := range engines {
 		e.say(5)
 	}

@@ -43,7 +43,7 @@ func TestAPeerThatVanishesWithoutAWordIsGivenUpAndHeardWhenItIsBack(t *testing.T
 			if len(before) != 1 {
 				t.Fatalf("%d connections", len(before))
 			}
-			begun := time.Now()
+			begun := awake.now()
 			e.loads[1].lose()
 			within(t, c.notices+slack, "the connection to be given up", func() error {
 				for port := range dialled(t, addr) {
@@ -54,7 +54,7 @@ func TestAPeerThatVanishesWithoutAWordIsGivenUpAndHeardWhenItIsBack(t *testing.T
 				return nil
 			})
 			g.doubts(e, load.Stale, 1)
-			time.Sleep(time.Until(begun.Add(c.window + slack)))
+			awake.sleepUntil(begun.Add(c.window + slack))
 			e.say(7)
 			e.loads[1].heal()
 			g.trusts(steady, e)
@@ -116,7 +116,7 @@ func TestAllLoadSocketsDieAtOnceAndPicksGoOn(t *testing.T) {
 		g := startGateway(t, gatewayConfig{libzmq: libzmq}, engines...)
 		g.trusts(engines...)
 		clients := g.startTraffic(8)
-		begun := time.Now()
+		begun := awake.now()
 		for _, e := range engines {
 			for _, l := range e.loads {
 				l.lose()
@@ -155,7 +155,7 @@ func TestAllLoadSocketsDieAtOnceAndPicksGoOn(t *testing.T) {
 				return nil
 			})
 		}
-		time.Sleep(time.Until(begun.Add(cutFor)))
+		awake.sleepUntil(begun.Add(cutFor))
 		for i, e := range engines {
 			e.say(int64(2 + i))
 			for _, l := range e.loads {
@@ -195,7 +195,7 @@ func TestABacklogOfAMinuteThatArrivesAtOnce(t *testing.T) {
 		for _, l := range e.loads {
 			l.stall()
 		}
-		begun := time.Now()
+		begun := awake.now()
 		e.publish.do(func() {
 			for i := range int64(backlog) {
 				tell(1 + i%8)
@@ -204,7 +204,7 @@ func TestABacklogOfAMinuteThatArrivesAtOnce(t *testing.T) {
 		e.say(9)
 		e.publish.do(func() { tell(9) })
 		g.doubts(e, load.Stale, 0, 1)
-		time.Sleep(time.Until(begun.Add(cutFor)))
+		awake.sleepUntil(begun.Add(cutFor))
 		// What is on its way may arrive in pieces, and then a piece's newest is taken for
 		// a moment.
 		e.catchingUp.Store(true)

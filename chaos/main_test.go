@@ -28,8 +28,8 @@ func eventually(t testing.TB, what string, unmet func() error) {
 
 func within(t testing.TB, limit time.Duration, what string, unmet func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
-		late := time.Now().After(deadline) // before it is looked at for the last time
+	for deadline := awake.now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
+		late := awake.now().After(deadline) // before it is looked at for the last time
 		err := unmet()
 		if err == nil {
 			return

@@ -27,7 +27,7 @@ func TestEightRanksAdvertisedFourAlive(t *testing.T) {
 	g.trusts(steady)
 	g.doubts(e, load.NeverReported, 4, 5, 6, 7)
 	clients := g.startTraffic(2)
-	time.Sleep(cutFor) // watched by the auditor
+	awake.sleepUntil(awake.now().Add(cutFor)) // watched by the auditor
 	g.doubts(e, load.NeverReported, 4, 5, 6, 7)
 
 	e.stop()
@@ -70,9 +70,9 @@ func TestOneReportAndThenSilenceForeverIsGoneFromEveryDecision(t *testing.T) {
 	g.trusts(a, b, c)
 	a.mute(0)
 	a.mute(1)
-	muted := time.Now()
+	muted := awake.now()
 	g.doubts(a, load.Stale, 0, 1)
-	time.Sleep(time.Until(muted.Add(cutFor)))
+	awake.sleepUntil(muted.Add(cutFor))
 	for _, name := range selector.PolicyNames() {
 		policy, err := selector.NewPolicy(name, nil)
 		if err != nil {

@@ -49,7 +49,7 @@ func (v *valve) change(toxic func() toxics.Toxic, freeze bool) {
 		v.changed = nil
 	}
 	v.mu.Unlock()
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := awake.now().Add(time.Second); awake.now().Before(deadline); time.Sleep(time.Millisecond) {
 		v.mu.Lock()
 		n := len(v.old)
 		v.mu.Unlock()
