@@ -2,7 +2,8 @@
 # Build and test without cgo what there is without it, in the module in this
 # folder: all that is not made of the ZeroMQ binding. Tests that use the
 # subscriber are compiled and not run, since all that it then does is say so,
-# which its own tests look at.
+# which its own tests look at. Tests that have nothing to do with cgo and take long
+# leave themselves out when they are asked to be short: those that drive a browser.
 
 set -eu
 
@@ -47,4 +48,4 @@ with nothing printf 'not without cgo: %s\n'
 # -o: a lone program would be written to this folder.
 with build go build -o /dev/null
 with compile go test -run='^$'
-with test go test
+with test go test -short

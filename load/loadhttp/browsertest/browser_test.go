@@ -3,6 +3,7 @@ package browsertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +29,12 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	os.Exit(func() int {
+		if testing.Short() {
+			missing = "a browser takes long to start"
+			return m.Run()
+		}
 		path, err := find()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "browsertest:", err)

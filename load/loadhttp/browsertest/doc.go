@@ -3,7 +3,7 @@
 // driver.
 //
 // The browser is the one that PLIMSOLL_BROWSER names, or that .ci/chromium.sh finds or,
-// in CI, installs. Where there is none to be had the tests are skipped.
+// in CI, installs. Where there is none to be had, and with -short, the tests are skipped.
 //
 // Screenshots go to a temporary folder, or to the one that PLIMSOLL_SCREENSHOTS names,
 // which is kept.
