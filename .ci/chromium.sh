@@ -40,11 +40,12 @@ as_root() {
 # On Ubuntu the package is a wrapper around a snap, which no container can run. What is
 # not a browser then is found out by who starts it.
 install_browser() {
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends chromium
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install --no-install-recommends chromium
 }
 
 # A fresh machine has no package lists.
-{ install_browser || { as_root apt-get -qq -o DPkg::Lock::Timeout=300 update && install_browser; }; } </dev/null >&2
+{ install_browser || { as_root apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update && install_browser; }; } </dev/null >&2 ||
+	none 'the package chromium cannot be installed here'
 find_browser
 echo 'chromium: there is still none after installing it' >&2
 exit 1
