@@ -20,13 +20,21 @@ requirements=internal/conformance/requirements.txt
 .ci/deps.sh python
 mkdir -p "$cache"
 
+# A network has its bad moments.
+export PIP_DEFAULT_TIMEOUT=60 PIP_RETRIES=5
+
+# again COMMAND...: run a command up to three times, until it succeeds.
+again() {
+	"$@" || { sleep 5 && "$@"; } || { sleep 15 && "$@"; }
+}
+
 # A folder that was not finished is not used: each is made under another name.
 venv=$cache/venv
 if ! cmp -s "$requirements" "$venv/requirements.txt" || ! "$venv/bin/python" -c '' 2>/dev/null; then
 	echo "conformance: making a virtual environment in $venv"
 	rm -rf "$venv"
 	python3 -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --only-binary=:all: -r "$requirements"
+	again "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --only-binary=:all: -r "$requirements"
 	cp "$requirements" "$venv/requirements.txt"
 fi
 python=$venv/bin/python
@@ -68,9 +76,9 @@ engine() {
 	folder=$cache/$1-$2
 	if [ ! -d "$folder" ]; then
 		echo "conformance: downloading $1 $2"
-		if ! fetch "$1==$2"; then
+		if ! again fetch "$1==$2"; then
 			echo "conformance: $1 $2 is not served, taking the newest"
-			fetch "$1"
+			again fetch "$1"
 		fi
 		unpack "$folder"
 	fi
@@ -83,12 +91,12 @@ parts() {
 	folder=$cache/$1-$2
 	if [ ! -d "$folder" ]; then
 		echo "conformance: downloading the Python part of $1 $2"
-		if "$python" internal/conformance/fetch.py "$1==$2" "$tmp/parts" "$1/*.py"; then
+		if again "$python" internal/conformance/fetch.py "$1==$2" "$tmp/parts" "$1/*.py"; then
 			mv "$tmp/parts" "$folder"
 		else
 			echo "conformance: that does not work here, downloading all of it"
 			rm -rf "$tmp/parts"
-			fetch "$1==$2"
+			again fetch "$1==$2"
 			unpack "$folder"
 		fi
 	fi
@@ -111,4 +119,4 @@ done
 
 PLIMSOLL_PYTHON=$python
 export PLIMSOLL_PYTHON PLIMSOLL_SGLANG PLIMSOLL_TOKENSPEED PLIMSOLL_VLLM
-go test -tags=conformance -count=1 -v -timeout=5m "$@" ./internal/conformance
+go test -tags=conformance -count=1 -v -timeout=15m "$@" ./internal/conformance

@@ -58,8 +58,8 @@ install() {
 	apt-get)
 		# A fresh machine has no package lists. Where they cannot be had, what
 		# is there may still do.
-		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 update || true
-		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends "$@"
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update || true
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install --no-install-recommends "$@"
 		;;
 	dnf) as_root dnf -q -y install "$@" ;;
 	apk) as_root apk add --no-cache "$@" ;;

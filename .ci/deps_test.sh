@@ -97,24 +97,24 @@ run ok
 ran ''
 says 'libzmq 4.3.5'
 
-apt='-qq -y -o DPkg::Lock::Timeout=120 install --no-install-recommends'
+apt='-qq -y -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 install --no-install-recommends'
 name='bare Debian as root'
 machine debian go apt-get
 run ok
-ran "apt-get -qq -o DPkg::Lock::Timeout=120 update
+ran "apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 apt-get $apt gcc libc6-dev pkg-config libzmq3-dev"
 
 name='Debian with a compiler'
 machine debian-cc go cc pkg-config apt-get
 run ok
-ran "apt-get -qq -o DPkg::Lock::Timeout=120 update
+ran "apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 apt-get $apt libzmq3-dev"
 
 name='Debian as a user with sudo'
 machine debian-sudo user go cc pkg-config apt-get sudo
 run ok
-ran "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 update
-apt-get -qq -o DPkg::Lock::Timeout=120 update
+ran "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
+apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 sudo -n env DEBIAN_FRONTEND=noninteractive apt-get $apt libzmq3-dev
 apt-get $apt libzmq3-dev"
 
@@ -213,7 +213,7 @@ ran ''
 name='Python on Debian'
 machine python-debian apt-get
 run ok python
-ran "apt-get -qq -o DPkg::Lock::Timeout=120 update
+ran "apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 apt-get $apt python3 python3-venv"
 
 name='Python on Alpine'

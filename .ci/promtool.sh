@@ -32,14 +32,14 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 
 # As its own user apt could not write into a folder of ours, and says so.
-download() { apt-get -qq -o APT::Sandbox::User=root download prometheus; }
+download() { apt-get -qq -o APT::Sandbox::User=root -o Acquire::Retries=3 download prometheus; }
 
 # A fresh machine has no package lists.
 update() {
 	if [ "$(id -u)" = 0 ]; then
-		apt-get -qq -o DPkg::Lock::Timeout=120 update
+		apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 	elif command -v sudo >/dev/null; then
-		sudo -n apt-get -qq -o DPkg::Lock::Timeout=120 update
+		sudo -n apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 update
 	fi
 }
 

@@ -12,6 +12,7 @@ import fnmatch
 import io
 import json
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ import zipfile
 ELSEWHERE = ["--implementation=cp", "--python-version=3.11"]
 ELSEWHERE += [f"--platform={p}_x86_64" for p in ("manylinux_2_28", "manylinux_2_31", "manylinux_2_34", "manylinux1")]
 READ_AHEAD = 1 << 18
+PATIENCE = 60  # seconds, with a server that says nothing
 
 
 def locate(requirement):
@@ -81,6 +83,7 @@ def main():
     args.add_argument("dir", type=pathlib.Path)
     args.add_argument("pattern", nargs="+")
     args = args.parse_args()
+    socket.setdefaulttimeout(PATIENCE)
     with zipfile.ZipFile(io.BufferedReader(Remote(locate(args.requirement)), READ_AHEAD)) as wheel:
         patterns = [*args.pattern, "*.dist-info/METADATA"]
         wanted = [i for i in wheel.infolist() if any(fnmatch.fnmatch(i.filename, p) for p in patterns)]
