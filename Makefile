@@ -43,7 +43,7 @@ lab: ## simulate fleets and compare the policies (PLIMSOLL_TRACES=DIR: with publ
 test: deps ## run all tests of all modules
 	@if [ "$(CGO_ENABLED)" = 0 ]; then exec .ci/each '$(CURDIR)/.ci/nocgo.sh'; fi; \
 	race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; else echo 'no race detector here: testing without it'; fi; \
-	.ci/each go test $$race $(TESTFLAGS) ./...
+	.ci/each go test $$race -timeout=15m $(TESTFLAGS) ./...
 
 chaos: deps ## run a gateway on a network that fails in every way (Linux)
 	@race=; if go list -race runtime/race >/dev/null 2>&1; then race=-race; fi; \
