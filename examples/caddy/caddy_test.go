@@ -1,0 +1,333 @@
+package plimsoll
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/plimsoll-go/plimsoll/examples/internal/simengine"
+)
+
+// site is a site that proxies to these engines, with more options of reverse_proxy.
+func site(urls, policy, more string) string {
+	return "plimsoll\nreverse_proxy {\n dynamic plimsoll {\n workers " + urls + "\n }\n lb_policy plimsoll {\n policy " + policy +
+		"\n }\n header_down X-Worker {plimsoll.worker}\n header_down X-Pick {plimsoll.pick}\n" + more + "\n}"
+}
+
+func TestPicksFollowWhatEnginesPublish(t *testing.T) {
+	list, urls, ids := engines(t, 2)
+	p := start(t, site(urls, "least_depth", ""))
+	trusted(t, ids)
+
+	// Requests that Caddy does not know of.
+	var direct sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { cancel(); direct.Wait() })
+	for range 8 {
+		direct.Go(func() {
+			body := strings.NewReader(`{"prompt": "hello", "max_tokens": 100000}`)
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, list[0].URL()+"/v1/completions", body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if res, err := p.client.Do(req); err == nil {
+				res.Body.Close()
+			}
+		})
+	}
+	eventually(t, "the first engine to say how busy it is", func() bool {
+		depth, ok := status(t, ids[0]).Depth.Get()
+		return ok && depth >= 8
+	})
+	for range 6 {
+		if worker, err := p.complete(`{"prompt": "hello"}`); err != nil || worker != ids[1] {
+			t.Errorf("served by %s (%v), want the idle one", worker, err)
+		}
+	}
+	idle(t, ids)
+}
+
+func TestDeadEngineIsAvoided(t *testing.T) {
+	list, urls, ids := engines(t, 2)
+	p := start(t, site(urls, "round_robin", "lb_retries 1"))
+	list[0].Die()
+	for range 6 {
+		if worker, err := p.complete(`{"prompt": "hello"}`); err != nil || worker != ids[1] {
+			t.Errorf("served by %s (%v), want the living one", worker, err)
+		}
+	}
+	idle(t, ids)
+}
+
+func TestRetryReleasesTheAttemptBefore(t *testing.T) {
+	list, urls, ids := engines(t, 2)
+	p := start(t, site(urls, "round_robin", "lb_retries 1"))
+	list[0].Die()
+	for range 2 { // one of them has its turn at the dead one
+		worker, leave := p.stream()
+		defer leave()
+		if worker != ids[1] {
+			t.Errorf("served by %s", worker)
+		}
+	}
+	if dead, living := status(t, ids[0]), status(t, ids[1]); dead.Picked == 0 || dead.InFlight != 0 || living.InFlight != 2 {
+		t.Errorf("%d picks of the dead one, in flight there %d, on the living one %d", dead.Picked, dead.InFlight, living.InFlight)
+	}
+}
+
+func TestRetriedRequestIsSentWhole(t *testing.T) {
+	for _, how := range []simengine.Failure{simengine.FailError, simengine.FailCut} {
+		t.Run(fmt.Sprint(how), func(t *testing.T) { retriedWhole(t, how) })
+	}
+}
+
+func retriedWhole(t *testing.T, how simengine.Failure) {
+	list, urls, ids := engines(t, 2)
+	p := start(t, site(urls, "round_robin",
+		"lb_retries 1\nlb_retry_match {\n expression `{rp.status_code} in [429, 500, 503] || {rp.is_transport_error}`\n}"))
+	if err := list[0].FailNext(1, how); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		res, err := p.post(t.Context(), `{"prompt": "`+strings.Repeat("word ", 100)+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			Usage struct {
+				Prompt int `json:"prompt_tokens"`
+			}
+		}
+		err = json.NewDecoder(res.Body).Decode(&answer)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || answer.Usage.Prompt < 100 {
+			t.Errorf("%s, %d prompt tokens, %v", res.Status, answer.Usage.Prompt, err)
+		}
+	}
+	if n := status(t, ids[0]).Picked + status(t, ids[1]).Picked; n != 3 {
+		t.Errorf("%d picks for two requests and a retry", n)
+	}
+	idle(t, ids)
+}
+
+func TestStreamedAnswersPassAtOnceAndClientsThatLeaveAreReleased(t *testing.T) {
+	_, urls, ids := engines(t, 1)
+	p := start(t, site(urls, "least_work", ""))
+	_, leave := p.stream() // its first byte, of an answer without an end
+	if s := status(t, ids[0]); s.InFlight != 1 || s.Unstarted != 0 || s.PendingTokens != 0 {
+		t.Errorf("%d in flight, of which %d have no first token, with %d prompt tokens", s.InFlight, s.Unstarted, s.PendingTokens)
+	}
+	leave()
+	idle(t, ids)
+}
+
+func TestWithoutTheHandlerRequestsAreCountedAllTheSame(t *testing.T) {
+	_, urls, ids := engines(t, 1)
+	p := start(t, strings.TrimPrefix(site(urls, "least_work", ""), "plimsoll\n"))
+	_, leave := p.stream()
+	if n := status(t, ids[0]).InFlight; n != 1 {
+		t.Errorf("%d in flight, want 1", n)
+	}
+	leave()
+	idle(t, ids)
+}
+
+func TestReloadKeepsTheBooksAndLosesNoRequest(t *testing.T) {
+	list, urls, ids := engines(t, 3)
+	two := strings.Join(strings.Fields(urls)[:2], " ")
+	p := start(t, site(two, "least_work", ""))
+	trusted(t, ids[:2])
+	before := table(t)
+
+	worker, leave := p.stream()
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for range 2 {
+		clients.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := p.complete(`{"prompt": "hello", "max_tokens": 2}`); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+
+	loaded := make(chan error) // which is when the old configuration's requests are done
+	go func() { loaded <- p.load(site(urls, "least_work", "")) }()
+	eventually(t, "requests on the new engine", func() bool {
+		w, ok := before.Worker(ids[2])
+		return ok && w.Status().Picked > 0
+	})
+	if n := status(t, worker).InFlight; table(t) != before || n < 1 {
+		t.Errorf("%d in flight in the table of before (%t)", n, table(t) == before)
+	}
+	close(stop)
+	clients.Wait()
+	leave()
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	idle(t, ids)
+
+	// Engines that are no longer listed get no more requests.
+	if err := p.load(site(list[2].URL(), "least_work", "")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the others to be gone", func() bool { return before.View().Known() == 1 })
+	if worker, err := p.complete(`{"prompt": "hello"}`); err != nil || worker != ids[2] {
+		t.Errorf("served by %s (%v)", worker, err)
+	}
+}
+
+func TestRefusedConfigurationChangesNothing(t *testing.T) {
+	list, urls, ids := engines(t, 2)
+	p := start(t, site(urls, "least_work", ""))
+	one := site(list[0].URL(), "least_work", "")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, sites := range map[string]string{
+		"an address that is taken":       "http://" + p.addr + " {\n" + one + "\n}\nhttp://" + taken.Addr().String() + " {\n respond OK\n}",
+		"two fleets of one name":         "http://" + p.addr + " {\n" + one + "\n}\nhttp://other.test:" + port(p.addr) + " {\n" + site(list[1].URL(), "random", "") + "\n}",
+		"another token in the same name": "http://" + p.addr + " {\n" + site(list[0].URL()+"\n token secret", "random", "") + "\n}",
+	} {
+		config, err := adapt(sites)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := caddy.Load(config, true); err == nil {
+			t.Errorf("%s: accepted", name)
+		} else {
+			t.Logf("%s: %v", name, err)
+		}
+		eventually(t, "both engines", func() bool { return table(t).View().Known() == len(ids) })
+		if _, err := p.complete(`{"prompt": "hello"}`); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+func TestStatusPage(t *testing.T) {
+	_, urls, ids := engines(t, 1)
+	p := start(t, "handle /load/* {\n plimsoll_status\n}\n"+site(urls, "least_work", ""))
+	if _, err := p.complete(`{"prompt": "hello"}`); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the page to have the engine", func() bool {
+		res, err := p.client.Get("http://" + p.addr + "/load/status.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		return err == nil && res.StatusCode == http.StatusOK && strings.Contains(string(body), ids[0])
+	})
+}
+
+func TestConfigurationInJSON(t *testing.T) {
+	_, urls, ids := engines(t, 2)
+	p := start(t, "respond OK")
+	workers, _ := json.Marshal(strings.Fields(urls))
+	config := fmt.Sprintf(`{"admin": {"disabled": true}, "logging": {"logs": {"default": {"level": "ERROR"}}}, "apps": {"http": {"servers": {"main": {
+		"listen": [%q], "automatic_https": {"disable": true},
+		"routes": [{"handle": [
+			{"handler": "plimsoll", "max_body": 1000000},
+			{"handler": "reverse_proxy",
+			 "dynamic_upstreams": {"source": "plimsoll", "fleet": "chat", "workers": %s},
+			 "load_balancing": {"selection_policy": {"policy": "plimsoll", "fleet": "chat", "name": "least_depth", "config": {"ties": "rotate"}}},
+			 "headers": {"response": {"set": {"X-Worker": ["{plimsoll.worker}"]}}}}
+		]}]}}}}}`, p.addr, workers)
+	if err := caddy.Load([]byte(config), true); err != nil {
+		t.Fatal(err)
+	}
+	if worker, err := p.complete(`{"prompt": "hello"}`); err != nil || worker != ids[0] && worker != ids[1] {
+		t.Errorf("served by %q (%v)", worker, err)
+	}
+}
+
+func TestMistakesInACaddyfileAreExplained(t *testing.T) {
+	for _, tt := range []struct{ site, want string }{
+		{"reverse_proxy {\n dynamic plimsoll {\n worker http://a:1\n }\n}", `"worker" is no option of dynamic plimsoll: want workers,`},
+		{"reverse_proxy {\n dynamic plimsoll {\n workers\n }\n}", "wrong argument count"},
+		{"reverse_proxy {\n dynamic plimsoll a b\n}", "wrong argument count"},
+		{"reverse_proxy {\n lb_policy plimsoll {\n policy least_words\n }\n}", `least_words`},
+		{"reverse_proxy {\n lb_policy plimsoll {\n policy least_depth `{\"tie\": 1}`\n }\n}", `tie`},
+		{"reverse_proxy {\n lb_policy plimsoll {\n polices random\n }\n}", `"polices" is no option of lb_policy plimsoll: want policy`},
+		{"plimsoll {\n max_body much\n}", `max_body: "much" is no size`},
+		{"plimsoll {\n body 1\n}", `"body" is no option of plimsoll: want max_body`},
+		{"reverse_proxy {\n dynamic plimsoll\n}", "no engines: want workers, file or dns"},
+		{"reverse_proxy {\n dynamic plimsoll {\n workers 10.0.0.1:30000\n }\n}", "10.0.0.1:30000"},
+		{"reverse_proxy {\n dynamic plimsoll {\n workers http://a:1/prefix\n }\n}", "only a host and a port can be dialled"},
+		{"reverse_proxy {\n dynamic plimsoll {\n dns engines\n }\n}", `"engines" is no name with a port`},
+	} {
+		config, err := adapt("http://127.0.0.1:1 {\n" + tt.site + "\n}")
+		if err == nil {
+			var c caddy.Config
+			if err = json.Unmarshal(config, &c); err == nil {
+				err = caddy.Validate(&c)
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\ngives %v\nwant something with %q", tt.site, err, tt.want)
+		}
+	}
+}
+
+func TestCaddyfileOfThisFolder(t *testing.T) {
+	file, err := os.ReadFile("Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := adaptFile(string(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c caddy.Config
+	if err := json.Unmarshal(config, &c); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryOptionOfACaddyfile(t *testing.T) {
+	config, err := adapt("http://127.0.0.1:1 {\n plimsoll {\n max_body 1MB\n }\n" +
+		"reverse_proxy {\n dynamic plimsoll chat {\n workers http://a:1 http://b:1\n workers http://c:1\n file /engines\n dns engines:1\n token secret\n poll\n }\n" +
+		"lb_policy plimsoll chat {\n policy least_depth `{\"ties\": \"rotate\"}`\n }\n }\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`{"handler":"plimsoll","max_body":1000000}`,
+		`{"dns":"engines:1","file":"/engines","fleet":"chat","poll":true,"source":"plimsoll","token":"secret","workers":["http://a:1","http://b:1","http://c:1"]}`,
+		`{"config":{"ties":"rotate"},"fleet":"chat","name":"least_depth","policy":"plimsoll"}`,
+	} {
+		if !strings.Contains(string(config), want) {
+			t.Errorf("no %s in\n%s", want, config)
+		}
+	}
+}
