@@ -19,12 +19,14 @@ import (
 )
 
 const (
-	// settling is how long nothing more comes before a measurement begins, and
-	// before a message counts as lost.
+	// settling is how long nothing more comes before a measurement begins.
 	settling = 500 * time.Millisecond
 
+	// missing is how long nothing more comes before a message counts as lost.
+	missing = 3 * time.Second
+
 	// patience is how long a reader has to hear every rank. Some never do.
-	patience = 30 * time.Second
+	patience = time.Minute
 
 	// mostDelays is how many delays of one run are kept.
 	mostDelays = 50_000
@@ -133,7 +135,7 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 	if err != nil {
 		return f, err
 	}
-	if _, err := c.awaitQuiet(math.MaxInt); err != nil {
+	if _, err := c.awaitQuiet(math.MaxInt, settling); err != nil {
 		return f, err
 	}
 	if err := c.ask("begin", nil); err != nil {
@@ -151,7 +153,7 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 		return f, err
 	}
 	f.sent = sent
-	if f.received, err = c.awaitQuiet(sent.Messages); err != nil {
+	if f.received, err = c.awaitQuiet(sent.Messages, missing); err != nil {
 		return f, err
 	}
 	return f, c.ask("seen", &f.seen)
@@ -159,7 +161,7 @@ func (o *options) measureOnce(ctx context.Context, p *publishers, reader string,
 
 // awaitQuiet waits until the listener has received so many messages, or no more for
 // a while, and returns how many.
-func (c *child) awaitQuiet(messages int) (received int, err error) {
+func (c *child) awaitQuiet(messages int, quiet time.Duration) (received int, err error) {
 	for since := time.Now(); ; time.Sleep(settling / 10) {
 		last := received
 		if err := c.ask("received", &received); err != nil {
@@ -168,7 +170,7 @@ func (c *child) awaitQuiet(messages int) (received int, err error) {
 		if received != last {
 			since = time.Now()
 		}
-		if received >= messages || time.Since(since) >= settling {
+		if received >= messages || time.Since(since) >= quiet {
 			return received, nil
 		}
 	}

@@ -29,7 +29,7 @@ func TestEveryReaderHearsASmallFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 20 // two workers and a half
-	o := options{ranks: []int{n}, readers: readerNames(), rate: 20, measure: 300 * time.Millisecond, runs: 1}
+	o := options{ranks: []int{n}, readers: readerNames(), rate: 20, measure: time.Second, runs: 1}
 	rows, err := o.size(t.Context(), n, limit, time.Minute, io.Discard)
 	if err != nil {
 		t.Fatal(err)
