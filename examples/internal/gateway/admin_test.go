@@ -35,6 +35,9 @@ func TestOperatorsSeeWhatIsGoingOn(t *testing.T) {
 	if !st.Ready || len(st.Fleet.Workers) != 2 || st.LoadSockets.Messages == 0 {
 		t.Errorf("the gateway is %+v", st)
 	}
+	if _, body := get(t, g.admin+"/metrics"); strings.Count(body, "\nplimsoll_endpoint_messages_total{") != 4 {
+		t.Errorf("the load sockets of two engines of two ranks are not told of")
+	}
 	status, body := get(t, g.admin+"/")
 	if status != http.StatusOK || !strings.Contains(body, "<title>") {
 		t.Errorf("from / one comes to %d %.100s", status, body)

@@ -44,6 +44,11 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	}
 	defer res.Body.Close()
 	g.health.reached(pick.Worker)
+	if res.StatusCode < http.StatusOK {
+		// Nobody asked to switch protocols, and a number below 100, which net/http reads, it
+		// would not write.
+		return g.noAnswer(c, pick, fmt.Errorf("the status %d is no answer", res.StatusCode))
+	}
 	body := &timedReader{res.Body, silence, timeout}
 	if retryable(res.StatusCode) {
 		return g.refused(c, pick, res, body)
@@ -59,7 +64,7 @@ func (g *Gateway) attempt(w http.ResponseWriter, c *call, pick selector.Pick) *f
 	}
 	if c.r.Method == http.MethodPost && res.StatusCode < 300 {
 		pick.FirstToken()
-		if !c.unstreamed {
+		if c.stream {
 			c.firstToken = time.Since(c.began)
 			g.metrics.firstToken.Observe(time.Since(c.picked).Seconds())
 		}

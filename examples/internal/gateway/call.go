@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -29,7 +30,7 @@ type call struct {
 	rank   load.Maybe[int] // that the client asks for
 	tried  []*load.Worker
 
-	unstreamed  bool
+	stream      bool                  // the answer is asked for in pieces
 	explanation *selector.Explanation // of the newest pick; nil: not asked for
 
 	pick   selector.Pick // the newest
@@ -54,15 +55,14 @@ func newCall(w http.ResponseWriter, r *http.Request, config *Config) (*call, err
 	// The server goes on reading, to notice a client that leaves. The deadline of
 	// the body would look like one.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	tokens, stream, model := look(c.body)
-	c.tokens, c.model, c.unstreamed = tokens, model, unstreamed(r.URL.Path, stream)
+	c.tokens, c.stream, c.model = look(c.body)
 	c.rank = pinnedRank(r.Header, c.body)
 	return c, nil
 }
 
 // request is what the selector is to know of the call.
 func (c *call) request() selector.Request {
-	return selector.Request{ID: c.id, PromptTokens: c.tokens, Unstreamed: c.unstreamed, Exclude: c.tried, Rank: c.rank}
+	return selector.Request{ID: c.id, PromptTokens: c.tokens, Unstreamed: unstreamed(c.r.URL.Path, c.stream), Exclude: c.tried, Rank: c.rank}
 }
 
 // unstreamed says whether the first byte of the answer comes long after the first token.
@@ -116,7 +116,8 @@ func (c *call) outgoing(ctx context.Context, pick selector.Pick) (*http.Request,
 	return out, nil
 }
 
-// badBody says what to answer to a body that could not be read.
+// badBody says what to answer to a body that could not be read: nil, if nobody is there
+// any more.
 func badBody(err error) *failure {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -124,6 +125,9 @@ func badBody(err error) *failure {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return failed(http.StatusRequestTimeout, errors.New("the request took too long to arrive"))
+	}
+	if _, ok := errors.AsType[*net.OpError](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
 	}
 	return failed(http.StatusBadRequest, fmt.Errorf("the request could not be read: %w", err))
 }

@@ -55,6 +55,7 @@ func newMetrics(g *Gateway) *metrics {
 		loadprom.New(g.table, loadprom.Config{
 			Policy:     g.policy,
 			Subscriber: func() loadprom.Counts { return loadprom.Counts(g.LoadSockets().Counts) },
+			Endpoints:  g.endpoints,
 			Fleet:      func() discovery.Status { return g.fleet.Status() },
 		}),
 		drainedMetric{g.health}, g.reloads.count,
@@ -66,6 +67,14 @@ func newMetrics(g *Gateway) *metrics {
 		}, func() float64 { return oneIf(g.ready() == nil) }),
 	)
 	return m
+}
+
+// endpoints returns what was counted on each load socket.
+func (g *Gateway) endpoints() (counts []loadprom.EndpointCounts) {
+	for _, e := range g.LoadSockets().Endpoints {
+		counts = append(counts, loadprom.EndpointCounts{Endpoint: e.Endpoint, Messages: e.Messages, Reconnects: e.Reconnects})
+	}
+	return counts
 }
 
 func oneIf(b bool) float64 {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -42,8 +43,11 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 		c.log(g.logger)
 	}()
 	if err != nil {
-		c.fail(w, badBody(err))
-		return
+		if f := badBody(err); f != nil {
+			c.fail(w, f)
+			return
+		}
+		c.cut(errors.New("client left before the end of its request"))
 	}
 
 	var last *failure

@@ -103,6 +103,18 @@ func TestPanicInTheHandlerReleases(t *testing.T) {
 	}
 }
 
+// statusLine answers with one, and a body, whatever net/http thinks of it.
+func statusLine(status string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: 3\r\n\r\nyes", status)
+	}
+}
+
 // failures are the ways in which an engine fails before its first byte.
 var failures = map[string]http.HandlerFunc{
 	"cut without an answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -111,6 +123,8 @@ var failures = map[string]http.HandlerFunc{
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	},
+	"a status that is none": statusLine("099 What"),
+	"a switch of protocols": statusLine("101 Switching Protocols"),
 	"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) },
 	"502": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 502) },
 	"503": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 503) },

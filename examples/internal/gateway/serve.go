@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -79,10 +80,10 @@ func (g *Gateway) drain(server *http.Server) {
 	}
 }
 
-// serverLog takes what net/http complains of.
+// serverLog takes what net/http complains of, a line at a time.
 type serverLog struct{ logger *slog.Logger }
 
 func (s serverLog) Write(b []byte) (int, error) {
-	s.logger.Warn("http server", "msg", string(b))
+	s.logger.Warn("http server", "error", strings.TrimSuffix(string(b), "\n"))
 	return len(b), nil
 }

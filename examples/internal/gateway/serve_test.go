@@ -1,9 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"io"
+	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -65,4 +69,13 @@ func TestDrainIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 	g.settled(t)
+}
+
+// Two members of one name are whichever of them a reader of the log likes.
+func TestWhatTheServerComplainsOfIsOneLine(t *testing.T) {
+	var out bytes.Buffer
+	log.New(serverLog{slog.New(slog.NewJSONHandler(&out, nil))}, "", 0).Print("http: it broke")
+	if got := out.String(); strings.Count(got, `"msg":`) != 1 || !strings.Contains(got, `"http: it broke"`) {
+		t.Errorf("got %s", got)
+	}
 }
