@@ -125,10 +125,10 @@ var failures = map[string]http.HandlerFunc{
 	},
 	"a status that is none": statusLine("099 What"),
 	"a switch of protocols": statusLine("101 Switching Protocols"),
-	"500": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) },
-	"502": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 502) },
-	"503": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 503) },
-	"429": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 429) },
+	"500":                   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) },
+	"502":                   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 502) },
+	"503":                   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 503) },
+	"429":                   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 429) },
 }
 
 func TestEngineThatFailsBeforeItsFirstByteIsReplaced(t *testing.T) {
