@@ -61,8 +61,8 @@ func (e *engines) close() {
 	}
 }
 
-// picture is what is known of all engines at one moment. Its JSON has the same in the same
-// places as the /status of the example gateway.
+// picture is what is known of all engines at one moment: in its JSON, what load.Table and
+// discovery.Fleet say of it.
 type picture struct {
 	Time    time.Time           `json:"time"`
 	Known   bool                `json:"known"` // there are engines, and the load of every one is known

@@ -11,7 +11,7 @@
 // The worst come first. Enter shows the ranks of one engine, ? all keys.
 //
 // For scripts, -once waits until the load of every engine is known, or for -timeout, prints
-// one table, or with -json what the gateway's /status says of engines, and exits with
+// one table, or with -json all that is known, and exits with
 //
 //	0   the load of every engine is known
 //	1   that of some is not, or there are none
