@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plimsoll-go/plimsoll/discovery"
 	"github.com/plimsoll-go/plimsoll/selector"
 )
 
@@ -91,8 +90,8 @@ func TestConfigFile(t *testing.T) {
 
 func TestDNSIsLookedUpAsConfigured(t *testing.T) {
 	c := DNS{Name: "engines", Port: 30000, SRV: true, Scheme: "https", Network: "ip6", Interval: Duration(time.Minute)}
-	d, ok := source(nil, "", &c, nil).(*discovery.DNS)
-	if !ok || d.Name != c.Name || d.Port != c.Port || !d.SRV || d.Scheme != c.Scheme || d.Network != c.Network || d.Interval != time.Minute || d.EmptyOnNotFound {
+	d := c.source(nil)
+	if d.Name != c.Name || d.Port != c.Port || !d.SRV || d.Scheme != c.Scheme || d.Network != c.Network || d.Interval != time.Minute || d.EmptyOnNotFound {
 		t.Errorf("got %+v", d)
 	}
 }

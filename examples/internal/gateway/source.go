@@ -10,24 +10,64 @@ import (
 )
 
 // source puts the configured sources of engines, or of replicas, together.
-func source(urls []string, file string, d *DNS, logger *slog.Logger) discovery.StatusSource {
-	var sources []discovery.Source
+func source(urls []string, file string, d *DNS, logger *slog.Logger) *together {
+	var sources []discovery.StatusSource
 	if len(urls) > 0 {
-		sources = append(sources, discovery.Static(urls...))
+		sources = append(sources, discovery.Static(urls...).(discovery.StatusSource)) // as all of discovery are
 	}
 	if file != "" {
 		sources = append(sources, &discovery.File{Path: file, Logger: logger})
 	}
 	if d != nil {
-		sources = append(sources, &discovery.DNS{
-			Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme, Network: d.Network,
-			Interval: time.Duration(d.Interval), Logger: logger,
-		})
+		sources = append(sources, d.source(logger))
 	}
-	if len(sources) == 1 {
-		return sources[0].(discovery.StatusSource) // as all of discovery are
+	return merge(sources)
+}
+
+func (d *DNS) source(logger *slog.Logger) *discovery.DNS {
+	return &discovery.DNS{
+		Name: d.Name, Port: d.Port, SRV: d.SRV, Scheme: d.Scheme, Network: d.Network,
+		Interval: time.Duration(d.Interval), Logger: logger,
 	}
-	return discovery.Merge(sources...).(discovery.StatusSource)
+}
+
+// together is a source of several, which knows whether all of them have named something.
+type together struct {
+	discovery.StatusSource // all of them, merged
+
+	// Held while one of them names what there is, all the way down: whoever is told has
+	// the names of those that are not silent, and of no others.
+	mu     sync.Mutex
+	silent int // have named nothing yet
+}
+
+func merge(sources []discovery.StatusSource) *together {
+	t := &together{silent: len(sources)}
+	parts := make([]discovery.Source, len(sources))
+	for i, s := range sources {
+		parts[i] = &part{StatusSource: s, of: t}
+	}
+	t.StatusSource = discovery.Merge(parts...).(discovery.StatusSource)
+	return t
+}
+
+type part struct {
+	discovery.StatusSource
+	of     *together
+	spoken bool // guarded by of.mu
+}
+
+// Run implements discovery.Source.
+func (p *part) Run(ctx context.Context, emit func([]discovery.Worker)) error {
+	return p.StatusSource.Run(ctx, func(set []discovery.Worker) {
+		p.of.mu.Lock()
+		defer p.of.mu.Unlock()
+		if !p.spoken {
+			p.spoken = true
+			p.of.silent--
+		}
+		emit(set)
+	})
 }
 
 // replaceable is a source that another one can take the place of while it runs. What
@@ -35,20 +75,20 @@ func source(urls []string, file string, d *DNS, logger *slog.Logger) discovery.S
 // an engine that moves from the list to a file is not gone in between, nor all engines.
 type replaceable struct {
 	mu       sync.Mutex
-	now      discovery.StatusSource
+	now      *together
 	life     context.Context // ends when there is another one
 	end      context.CancelFunc
 	replaces bool // one that has named engines
 }
 
-func newReplaceable(s discovery.StatusSource) *replaceable {
+func newReplaceable(s *together) *replaceable {
 	r := &replaceable{now: s}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
 
 // replace puts another source in the place of the present one.
-func (r *replaceable) replace(s discovery.StatusSource) {
+func (r *replaceable) replace(s *together) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -56,7 +96,7 @@ func (r *replaceable) replace(s discovery.StatusSource) {
 	r.life, r.end = context.WithCancel(context.Background())
 }
 
-func (r *replaceable) current() (s discovery.StatusSource, life context.Context, replaces bool) {
+func (r *replaceable) current() (s *together, life context.Context, replaces bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now, r.life, r.replaces
@@ -69,7 +109,7 @@ func (r *replaceable) Run(ctx context.Context, emit func([]discovery.Worker)) er
 		run, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(life, cancel)
 		err := s.Run(run, func(set []discovery.Worker) {
-			if !replaces || spoken(s) {
+			if !replaces || s.silent == 0 { // called with s.mu held
 				emit(set)
 			}
 		})
@@ -88,16 +128,6 @@ func (r *replaceable) Run(ctx context.Context, emit func([]discovery.Worker)) er
 			return ctx.Err()
 		}
 	}
-}
-
-// spoken reports whether every part of a source has named its engines.
-func spoken(s discovery.StatusSource) bool {
-	for _, part := range s.Status() {
-		if part.Emitted.IsZero() {
-			return false
-		}
-	}
-	return true
 }
 
 // Status implements discovery.StatusSource.
