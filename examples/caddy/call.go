@@ -56,7 +56,9 @@ func (c *call) begin(p *Policy, r *http.Request) {
 		c.request.Exclude = append(c.request.Exclude, c.pick.Worker)
 	}
 	if c.body != nil && r.Body != nil {
-		r.Body = io.NopCloser(bytes.NewReader(c.body)) // the engine that failed may have got some of it
+		// The engine that failed may have got some of it. If it has answered early it is
+		// still being sent the rest, at the end of which Caddy writes to the map of trailers.
+		r.Body, r.Trailer = io.NopCloser(bytes.NewReader(c.body)), nil
 	}
 }
 

@@ -160,6 +160,12 @@ func status(t *testing.T, id string) load.WorkerStatus {
 	return w.Status()
 }
 
+// known waits until the engines are in the table, trusted or not.
+func known(t *testing.T, ids []string) {
+	t.Helper()
+	eventually(t, "every engine", func() bool { return table(t).View().Known() == len(ids) })
+}
+
 func trusted(t *testing.T, ids []string) {
 	t.Helper()
 	eventually(t, "every engine to be trusted", func() bool {
