@@ -37,7 +37,7 @@ func main() {
 
 // run serves until ctx ends and the gateway has drained.
 func run(ctx context.Context, args []string, stderr io.Writer) error {
-	config, file, err := parse(args, stderr)
+	config, file, err := parse(args, stderr, os.ReadFile)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	}
 	config.Logger.Info("gateway listens", "address", listener.Addr().String())
 
-	if file != "" {
+	if file != "" && !readable(file) {
+		config.Logger.Info("the configuration cannot be read twice, and is not followed", "file", file)
+	} else if file != "" {
 		hangUp := make(chan os.Signal, 1)
 		signal.Notify(hangUp, syscall.SIGHUP)
 		defer signal.Stop(hangUp)
@@ -76,8 +78,8 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		following.Go(func() {
-			g.Follow(ctx, file, hangUp, func() (gateway.Config, error) {
-				config, _, err := parse(args, io.Discard)
+			g.Follow(ctx, file, hangUp, func(content []byte) (gateway.Config, error) {
+				config, _, err := parse(args, io.Discard, func(string) ([]byte, error) { return content, nil })
 				return config, err
 			})
 		})
@@ -85,9 +87,16 @@ func run(ctx context.Context, args []string, stderr io.Writer) error {
 	return g.Serve(ctx, listener, admin)
 }
 
-// parse reads the configuration file, if one is named, and the flags, which are
+// readable reports whether there is more to come of a file, as there is not of
+// standard input or a pipe.
+func readable(file string) bool {
+	info, err := os.Stat(file)
+	return err != nil || info.Mode().IsRegular() // a file that is gone comes back
+}
+
+// parse reads the configuration file with read, if one is named, and the flags, which are
 // stronger.
-func parse(args []string, stderr io.Writer) (config gateway.Config, file string, err error) {
+func parse(args []string, stderr io.Writer, read func(path string) ([]byte, error)) (config gateway.Config, file string, err error) {
 	config = gateway.Config{AdminToken: os.Getenv("PLIMSOLL_ADMIN_TOKEN")}.WithDefaults()
 	flags := newFlags(&config, &file)
 	flags.SetOutput(stderr)
@@ -98,8 +107,12 @@ func parse(args []string, stderr io.Writer) (config gateway.Config, file string,
 		return config, file, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if file != "" {
-		if err := config.ReadFile(file); err != nil {
+		content, err := read(file)
+		if err != nil {
 			return config, file, err
+		}
+		if err := config.Read(content); err != nil {
+			return config, file, fmt.Errorf("%s: %w", file, err)
 		}
 		if err := flags.Parse(args); err != nil { // again, over what the file said
 			return config, file, err

@@ -34,7 +34,7 @@ func write(t *testing.T, content string) string {
 
 func TestFlagsAreStrongerThanTheFile(t *testing.T) {
 	path := write(t, `{"listen": ":1", "workers": ["http://a:1"], "policy": "random", "freshness": "2s", "poll": true, "explain_on_request": true, "explain_every": 9}`)
-	c, _, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000", "-explain-every", "100"}, io.Discard)
+	c, _, err := parse([]string{"-policy", "least_depth", "-workers", "http://b:1,http://c:1", "-config", path, "-dns", "engines:30000", "-explain-every", "100"}, io.Discard, os.ReadFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestFlagsOfReplicas(t *testing.T) {
 		{"-peers-file replicas -peers-dns gateway:8080", gateway.Peers{File: "replicas", DNS: &gateway.DNS{Name: "gateway", Port: 8080}}},
 		{"-peers-dns srv:_http._tcp.gateway", gateway.Peers{DNS: &gateway.DNS{Name: "_http._tcp.gateway", SRV: true}}},
 	} {
-		got, _, err := parse(append(workers, strings.Fields(c.args)...), io.Discard)
+		got, _, err := parse(append(workers, strings.Fields(c.args)...), io.Discard, os.ReadFile)
 		if err == nil {
 			err = got.Validate()
 		}
@@ -67,7 +67,7 @@ func TestFlagsOfReplicas(t *testing.T) {
 		}
 	}
 	path := write(t, `{"peers": {"file": "replicas", "self": "a"}}`)
-	got, _, err := parse([]string{"-config", path, "-self", "b"}, io.Discard)
+	got, _, err := parse([]string{"-config", path, "-self", "b"}, io.Discard, os.ReadFile)
 	if err != nil || got.Peers.File != "replicas" || got.Peers.Self != "b" {
 		t.Errorf("got %+v, %v", got.Peers, err)
 	}

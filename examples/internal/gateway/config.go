@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"os"
 	"strings"
 	"time"
 
@@ -135,20 +134,20 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ReadFile reads a configuration file into c. What the file does not mention
-// stays as it is.
-func (c *Config) ReadFile(path string) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+// Read reads the content of a configuration file into c. What it does not mention stays as
+// it is.
+func (c *Config) Read(content []byte) error {
+	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")) // some editors begin a file with it
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.DisallowUnknownFields() // a misspelt key must not mean the default
-	if err := dec.Decode(c); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	switch err := dec.Decode(c); {
+	case err == io.EOF:
+		return errors.New("it is empty")
+	case err != nil:
+		return err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("%s: more than one value", path)
+		return errors.New("more than one value")
 	}
 	return nil
 }

@@ -131,6 +131,12 @@ func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	g.route(policy)
+	return nil
+}
+
+// route has a policy pick, which goes on from what it has learned elsewhere.
+func (g *Gateway) route(policy selector.Policy) {
 	g.routing.Store(&routing{
 		selector.New(g.table, selector.Config{
 			Policy: policy, Signal: g.config.Load().Signal, Peers: g.replica,
@@ -138,7 +144,6 @@ func (g *Gateway) SetPolicy(name string, config json.RawMessage) error {
 		}),
 		policy,
 	})
-	return nil
 }
 
 // Policy returns the name of the policy that picks now.

@@ -3,11 +3,15 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,20 +21,23 @@ import (
 // watched, for the reasons of discovery.File.
 const lookInterval = time.Second
 
-// Follow keeps a gateway at what its configuration file says, until ctx ends: it has
-// read read it at once, when its content has changed and is the same at two looks (or it
-// may be half written), and whenever something comes from again, such as SIGHUP.
-func (g *Gateway) Follow(ctx context.Context, path string, again <-chan os.Signal, read func() (Config, error)) {
+// maxFile is larger than any configuration that somebody has written.
+const maxFile = 4 << 20
+
+// Follow keeps a gateway at what its configuration file says, until ctx ends. Its content
+// is parsed at once, when it has changed and is the same at two looks (or it may be half
+// written), and whenever something comes from again, such as SIGHUP.
+func (g *Gateway) Follow(ctx context.Context, path string, again <-chan os.Signal, parse func(content []byte) (Config, error)) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
-	var judged, seen string
+	var judged, seen glance
 	for asked := true; ; {
-		content := contentOf(path)
-		if asked || content != judged && content == seen {
-			judged = content
-			g.Reload(read())
+		now := lookAt(path)
+		if asked || now != judged && now == seen {
+			judged = now
+			g.reloadFrom(now, parse)
 		}
-		seen = content
+		seen = now
 		select {
 		case <-ctx.Done():
 			return
@@ -42,13 +49,44 @@ func (g *Gateway) Follow(ctx context.Context, path string, again <-chan os.Signa
 	}
 }
 
-// contentOf returns what is in a file, or why that cannot be told.
-func contentOf(path string) string {
-	content, err := os.ReadFile(path)
+// glance is what is seen of a file: what is in it, or why that cannot be told.
+type glance struct{ content, fault string }
+
+func lookAt(path string) glance {
+	content, err := readRegular(path)
 	if err != nil {
-		return err.Error()
+		return glance{fault: err.Error()}
 	}
-	return string(content)
+	return glance{content: string(content)}
+}
+
+// readRegular reads a file that somebody may have put something else in the place of.
+func readRegular(path string) ([]byte, error) {
+	// Without O_NONBLOCK, a named pipe would hold up whoever opens it, for ever.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	switch info, err := file.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: %d bytes are above the bound of %d", path, info.Size(), maxFile)
+	}
+	return io.ReadAll(io.LimitReader(file, maxFile))
+}
+
+// reloadFrom has the content parsed that was looked at: were the file read again, it could
+// be another one by then, of which nobody would know that it was judged.
+func (g *Gateway) reloadFrom(l glance, parse func(content []byte) (Config, error)) {
+	if l.fault != "" {
+		g.Reload(Config{}, errors.New(l.fault))
+		return
+	}
+	g.Reload(parse([]byte(l.content)))
 }
 
 // Reload takes another configuration, for the requests to come: one that is on its way
@@ -84,10 +122,13 @@ func (g *Gateway) take(c Config) error {
 	}
 	g.config.Store(&c)
 	// What has not changed is left alone: a policy would have to learn anew.
-	if c.Policy != old.Policy || c.Signal != old.Signal || !bytes.Equal(c.PolicyConfig, old.PolicyConfig) {
+	switch {
+	case c.Policy != old.Policy || !sameJSON(c.PolicyConfig, old.PolicyConfig):
 		if err := g.SetPolicy(c.Policy, c.PolicyConfig); err != nil {
 			return err // never: it is valid
 		}
+	case c.Signal != old.Signal:
+		g.route(g.policy())
 	}
 	if !reflect.DeepEqual([]any{c.Workers, c.WorkersFile, c.DNS}, []any{old.Workers, old.WorkersFile, old.DNS}) {
 		g.engines.replace(source(c.Workers, c.WorkersFile, c.DNS, c.Logger))
@@ -96,6 +137,13 @@ func (g *Gateway) take(c Config) error {
 		c.Level.Set(c.LogLevel)
 	}
 	return nil
+}
+
+// sameJSON reports whether two values differ by space between tokens at most.
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y bytes.Buffer
+	_, _ = json.Compact(&x, a), json.Compact(&y, b) // nothing, where there is none
+	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // needRestart names what differs between two configurations and is built in for good.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/plimsoll-go/plimsoll/selector"
 )
 
 // following is a gateway that follows a file, in the bubble of a test.
@@ -55,10 +57,11 @@ func follow(t *testing.T, test func(*following)) {
 		f.write(`{"policy": "random"}`)
 		f.Gateway = unwired(t, Config{Policy: "random"})
 		defer f.Close()
-		go f.Follow(t.Context(), f.path, f.hup, func() (Config, error) {
+		go f.Follow(t.Context(), f.path, f.hup, func(content []byte) (Config, error) {
 			f.reads.Add(1)
 			c := Config{Workers: []string{"http://nobody"}}
-			return c, c.ReadFile(f.path)
+			err := c.Read(content)
+			return c, err
 		})
 		f.wait(time.Minute)
 		if f.want("random", ""); f.reads.Load() != 1 {
@@ -90,14 +93,51 @@ func TestTheFileIsFollowed(t *testing.T) {
 		if err := os.Remove(f.path); err != nil {
 			t.Fatal(err)
 		}
-		reads := f.reads.Load()
+		f.wait(3 * lookInterval)
+		f.want("least_depth", "no such file")
+		once, _ := f.reloads.newest()
 		f.wait(time.Minute)
-		if f.want("least_depth", "no such file"); f.reads.Load() != reads+1 {
-			t.Errorf("a file that is gone was read %d times", f.reads.Load()-reads)
+		if again, _ := f.reloads.newest(); again != once {
+			t.Error("that a file is gone is told more than once")
 		}
-		f.write(`{"policy": "random"}`)
+		if err := os.Mkdir(f.path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f.wait(3 * lookInterval)
+		f.want("least_depth", "no regular file")
+		if err := os.Remove(f.path); err != nil {
+			t.Fatal(err)
+		}
+		f.write(strings.Repeat(" ", maxFile+1))
+		f.wait(3 * lookInterval)
+		f.want("least_depth", "above the bound")
+		f.write("")
+		f.wait(3 * lookInterval)
+		f.want("least_depth", "it is empty")
+		f.write("\ufeff" + `{"policy": "random"}`) // with the mark that some editors put there
 		f.wait(3 * lookInterval)
 		f.want("random", "")
+	})
+}
+
+// As Kubernetes does with a ConfigMap.
+func TestAFileMayBeReplacedByTheTurnOfALink(t *testing.T) {
+	follow(t, func(f *following) {
+		for _, policy := range []string{"least_depth", "random"} {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "gateway.json"), []byte(`{"policy": "`+policy+`"}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			link := filepath.Join(t.TempDir(), "link")
+			if err := os.Symlink(filepath.Join(dir, "gateway.json"), link); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(link, f.path); err != nil {
+				t.Fatal(err)
+			}
+			f.wait(3 * lookInterval)
+			f.want(policy, "")
+		}
 	})
 }
 
@@ -139,6 +179,18 @@ func TestWhatHasNotChangedIsLeftAlone(t *testing.T) {
 	g.Reload(c, nil)
 	if g.routing.Load() != routing || g.engines.now != engines {
 		t.Error("the policy begins anew, or the engines are looked for anew")
+	}
+	c.PolicyConfig = []byte(`{"ranks": true}`)
+	g.Reload(c, nil)
+	policy := g.policy()
+	if policy == routing.policy {
+		t.Error("the policy has not changed with its configuration")
+	}
+	c.PolicyConfig = []byte("{\n\t\"ranks\":true\n}") // another hand has indented it
+	c.Signal = selector.Uniform                       // which is asked when no policy knows
+	g.Reload(c, nil)
+	if g.policy() != policy || g.routing.Load() == routing {
+		t.Error("the policy begins anew for what is none of its own")
 	}
 	if got := g.config.Load(); got.Tries != 7 {
 		t.Errorf("the tries are %d", got.Tries)
