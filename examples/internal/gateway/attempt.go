@@ -153,6 +153,9 @@ func (c *call) cut(err error) {
 // noAnswer is for an engine that broke off before the first byte.
 func (g *Gateway) noAnswer(c *call, pick selector.Pick, err error) *failure {
 	if c.r.Context().Err() != nil {
+		if context.Cause(c.r.Context()) == errEnds {
+			return failed(http.StatusServiceUnavailable, errEnds)
+		}
 		c.cut(errors.New("client left before the first byte"))
 	}
 	status := http.StatusBadGateway

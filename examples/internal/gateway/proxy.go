@@ -65,6 +65,9 @@ func (g *Gateway) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		g.metrics.failures.Inc()
+		if r.Context().Err() != nil {
+			break // the gateway ends, and not the patience of the client
+		}
 		if last.fault {
 			faults++
 		}

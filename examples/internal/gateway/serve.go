@@ -16,7 +16,8 @@ import (
 // until ctx ends, then drains and returns nil. It works once.
 //
 // Draining: /readyz turns 503; after DrainDelay nothing new is accepted; requests
-// in flight may finish within DrainTimeout, and are cut after it. Load goes on
+// in flight may finish within DrainTimeout. After it, a client that has seen nothing yet is
+// told so, and any other one is cut. Load goes on
 // being listened to meanwhile: a retry in the last second is to be a good pick
 // too, and whoever looks on sees it through.
 func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error {
@@ -40,6 +41,8 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	}
 	wg.Go(func() { g.health.run(background) })
 
+	requests, end := context.WithCancelCause(background)
+	defer end(nil)
 	ended := make(chan error, 2)
 	serve := func(h http.Handler, l net.Listener) *http.Server {
 		server := &http.Server{
@@ -47,12 +50,17 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 			ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded in Handler
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          log.New(serverLog{g.logger}, "", 0),
+			BaseContext:       func(net.Listener) context.Context { return requests },
 		}
 		wg.Go(func() { ended <- server.Serve(l) })
 		return server
 	}
-	server := serve(g.Handler(), clients)
-	defer server.Close()
+	var handlers sync.RWMutex
+	server := serve(counted(&handlers, g.Handler()), clients)
+	defer func() {
+		server.Close() // which waits for no handler, and they have something to log
+		handlers.Lock()
+	}()
 	if admin != nil {
 		defer serve(g.AdminHandler(), admin).Close() // streams of the page too, which have no end
 	}
@@ -61,11 +69,27 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 		return err
 	case <-ctx.Done():
 	}
-	g.drain(server)
+	g.drain(server, end)
 	return nil
 }
 
-func (g *Gateway) drain(server *http.Server) {
+// counted holds handlers for reading as long as a request is handled. Unlike a WaitGroup,
+// it does not mind a request that comes while the last ones are waited for.
+func counted(handlers *sync.RWMutex, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handlers.RLock()
+		defer handlers.RUnlock()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// errEnds is why requests end that are in flight after DrainTimeout.
+var errEnds = errors.New("this gateway ends")
+
+// endsWithin is how long they may take for that.
+const endsWithin = 5 * time.Second
+
+func (g *Gateway) drain(server *http.Server, end context.CancelCauseFunc) {
 	c := g.config.Load()
 	g.logger.Info("draining", "delay", c.DrainDelay.String(), "timeout", c.DrainTimeout.String())
 	g.draining.Store(true)
@@ -76,7 +100,10 @@ func (g *Gateway) drain(server *http.Server) {
 	defer cancel()
 	if err := server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
 		g.logger.Warn("requests were still in flight, and are cut")
-		server.Close()
+		end(errEnds)
+		ctx, cancel := context.WithTimeout(context.Background(), endsWithin)
+		defer cancel()
+		_ = server.Shutdown(ctx) // what takes longer is closed by Serve
 	}
 }
 
