@@ -1,7 +1,9 @@
 package plimsoll
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,19 +40,27 @@ type fleet struct {
 
 	running sync.WaitGroup
 	log     logger
-	newest  atomic.Pointer[selector.Policy] // for the status page
 
 	mu         sync.Mutex
 	claims     []*claim // oldest first; the last one says which engines there are
 	changed    chan struct{}
 	subscriber *zmqsub.Subscriber
-	selectors  map[string]*selector.Selector // by policy and its configuration
+	uses       []*use // oldest first; no two of the same policy and configuration
+}
+
+// use is a policy with its configuration, as long as some proxy picks by it.
+type use struct {
+	key      string
+	policy   selector.Policy
+	selector *selector.Selector
+	holders  int
 }
 
 // claim is what one upstream source says of the fleet, from its provisioning to its
 // cleanup.
 type claim struct {
 	config  context.Context // of the configuration that the source is part of
+	log     slog.Handler    // likewise
 	engines Engines
 	source  discovery.Source
 }
@@ -71,23 +81,26 @@ func (l *lease) acquire(name string) error {
 	return err
 }
 
-// release ends the lease, once: Caddy cleans the modules of a refused configuration up
-// twice.
-func (l *lease) release() (err error) {
+// release ends the lease, after first, once: Caddy cleans the modules of a refused
+// configuration up twice.
+func (l *lease) release(first func()) (err error) {
 	l.once.Do(func() {
-		if l.fleet != nil { // else its provisioning has failed
-			_, err = fleets.Delete(l.fleet.name)
+		if l.fleet == nil {
+			return // its provisioning has failed
 		}
+		if first != nil {
+			first()
+		}
+		_, err = fleets.Delete(l.fleet.name)
 	})
 	return err
 }
 
 func newFleet(name string) *fleet {
 	f := &fleet{
-		name:      name,
-		table:     load.NewTable(load.Config{}),
-		changed:   make(chan struct{}),
-		selectors: make(map[string]*selector.Selector),
+		name:    name,
+		table:   load.NewTable(load.Config{}),
+		changed: make(chan struct{}),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.page = loadhttp.New(f.table, loadhttp.Config{Title: "Caddy, fleet " + name, Policy: f.policy})
@@ -108,16 +121,16 @@ func (f *fleet) Destruct() error {
 // claim makes the fleet consist of these engines until the claim is withdrawn, or another
 // one is made.
 func (f *fleet) claim(ctx caddy.Context, engines Engines) (*claim, error) {
-	f.log.use(ctx.Slogger().Handler())
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &claim{config: ctx.Context, engines: engines}
+	c := &claim{config: ctx.Context, log: ctx.Slogger().Handler(), engines: engines}
 	for _, other := range f.claims {
 		if other.config == c.config && !reflect.DeepEqual(other.engines, engines) {
 			return nil, fmt.Errorf("fleet %q has other engines elsewhere in this configuration: name one of them differently", f.name)
 		}
 	}
 	if n := len(f.claims); n == 0 {
+		f.log.use(c.log)
 		if err := f.startLocked(engines); err != nil {
 			return nil, err
 		}
@@ -145,6 +158,7 @@ func (f *fleet) withdraw(c *claim) {
 }
 
 func (f *fleet) changedLocked() {
+	f.log.use(f.claims[len(f.claims)-1].log)
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
@@ -226,27 +240,51 @@ func (f *fleet) await() {
 	}
 }
 
-// selector returns the selector of a policy. The next configuration gets the same one,
-// with what it has learned.
-func (f *fleet) selector(name string, config []byte) (*selector.Selector, error) {
+// use returns a policy, which the next configuration gets with what it has learned.
+// Whoever has it drops it.
+func (f *fleet) use(name string, config []byte) (*use, error) {
+	var key bytes.Buffer
+	key.WriteString(name + " ")
+	if len(config) > 0 {
+		if err := json.Compact(&key, config); err != nil {
+			return nil, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := name + " " + string(config)
-	if s := f.selectors[key]; s != nil {
-		return s, nil
+	for _, u := range f.uses {
+		if u.key == key.String() {
+			u.holders++
+			return u, nil
+		}
 	}
 	policy, err := selector.NewPolicy(name, config)
 	if err != nil {
 		return nil, err
 	}
-	f.newest.Store(&policy)
-	f.selectors[key] = selector.New(f.table, selector.Config{Policy: policy, Explain: f.page.Explain})
-	return f.selectors[key], nil
+	u := &use{
+		key: key.String(), policy: policy, holders: 1,
+		selector: selector.New(f.table, selector.Config{Policy: policy, Explain: f.page.Explain}),
+	}
+	f.uses = append(f.uses, u)
+	return u, nil
 }
 
+// drop forgets a policy that nobody uses any more.
+func (f *fleet) drop(u *use) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if u.holders--; u.holders == 0 {
+		f.uses = slices.DeleteFunc(f.uses, func(other *use) bool { return other == u })
+	}
+}
+
+// policy is the newest, for the status page.
 func (f *fleet) policy() selector.Policy {
-	if p := f.newest.Load(); p != nil {
-		return *p
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.uses); n > 0 {
+		return f.uses[n-1].policy
 	}
 	return nil
 }

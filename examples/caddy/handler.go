@@ -2,8 +2,11 @@ package plimsoll
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 
@@ -58,12 +61,15 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if d.Val() != "max_body" {
 			return d.Errf("%q is no option of plimsoll: want max_body", d.Val())
 		}
+		if h.MaxBody != 0 {
+			return d.Err("max_body is given twice")
+		}
 		var size string
 		if !d.AllArgs(&size) {
 			return d.ArgErr()
 		}
 		n, err := humanize.ParseBytes(size)
-		if err != nil {
+		if err != nil || n == 0 || n > math.MaxInt64 {
 			return d.Errf("max_body: %q is no size such as 16MB", size)
 		}
 		h.MaxBody = int64(n)
@@ -73,9 +79,10 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Provision implements caddy.Provisioner.
 func (h *Handler) Provision(caddy.Context) error {
-	if h.MaxBody <= 0 {
-		h.MaxBody = defaultMaxBody
+	if h.MaxBody < 0 {
+		return fmt.Errorf("max_body: %d is no size", h.MaxBody)
 	}
+	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
 	return nil
 }
 

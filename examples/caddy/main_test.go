@@ -123,10 +123,14 @@ func (p *proxy) stream() (worker string, leave func()) {
 // table is that of the fleet.
 func table(t *testing.T) *load.Table {
 	t.Helper()
-	var found *load.Table
+	return theFleet(t).table
+}
+
+func theFleet(t *testing.T) (found *fleet) {
+	t.Helper()
 	fleets.Range(func(name, f any) bool {
 		if name == defaultFleet {
-			found = f.(*fleet).table
+			found = f.(*fleet)
 		}
 		return true
 	})

@@ -31,7 +31,8 @@ type Policy struct {
 	Config json.RawMessage `json:"config,omitempty"`
 
 	lease
-	selector *selector.Selector
+	use      *use
+	selector *selector.Selector // of use
 	logger   *zap.Logger
 }
 
@@ -52,6 +53,9 @@ func (p *Policy) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if d.Val() != "policy" {
 			return d.Errf("%q is no option of lb_policy plimsoll: want policy", d.Val())
+		}
+		if p.Name != "" {
+			return d.Err("policy is given twice")
 		}
 		args := d.RemainingArgs()
 		if len(args) < 1 || len(args) > 2 {
@@ -80,20 +84,30 @@ func (p *Policy) Provision(ctx caddy.Context) (err error) {
 	if err := p.acquire(p.Fleet); err != nil {
 		return err
 	}
-	if p.selector, err = p.fleet.selector(p.Name, p.Config); err != nil {
+	if p.use, err = p.fleet.use(p.Name, p.Config); err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
+	p.selector = p.use.selector
 	return nil
 }
 
 // Cleanup implements caddy.CleanerUpper.
-func (p *Policy) Cleanup() error { return p.release() }
+func (p *Policy) Cleanup() error {
+	return p.release(func() {
+		if p.use != nil {
+			p.fleet.drop(p.use)
+		}
+	})
+}
 
 // Select implements reverseproxy.Selector. It is called once for each attempt, with the
 // request that is about to be sent.
 func (p *Policy) Select(pool reverseproxy.UpstreamPool, r *http.Request, _ http.ResponseWriter) *reverseproxy.Upstream {
 	c := callOf(r)
-	c.begin(p, r)
+	if !c.begin(p, r) {
+		p.logger.Debug("no retry of a request whose body is not kept")
+		return nil
+	}
 
 	available := make(map[string]*reverseproxy.Upstream, len(pool))
 	for _, u := range pool {

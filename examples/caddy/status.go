@@ -52,7 +52,7 @@ func (s *StatusPage) Provision(caddy.Context) error {
 }
 
 // Cleanup implements caddy.CleanerUpper.
-func (s *StatusPage) Cleanup() error { return s.release() }
+func (s *StatusPage) Cleanup() error { return s.release(nil) }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (s *StatusPage) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {

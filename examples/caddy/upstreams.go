@@ -69,6 +69,7 @@ func (u *Upstreams) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		var err error
 		switch option := d.Val(); option {
 		case "workers":
 			urls := d.RemainingArgs()
@@ -77,17 +78,11 @@ func (u *Upstreams) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			u.Workers = append(u.Workers, urls...)
 		case "file":
-			if !d.AllArgs(&u.File) {
-				return d.ArgErr()
-			}
+			err = oneArg(d, &u.File)
 		case "dns":
-			if !d.AllArgs(&u.DNS) {
-				return d.ArgErr()
-			}
+			err = oneArg(d, &u.DNS)
 		case "token":
-			if !d.AllArgs(&u.Token) {
-				return d.ArgErr()
-			}
+			err = oneArg(d, &u.Token)
 		case "poll":
 			if d.NextArg() {
 				return d.ArgErr()
@@ -96,6 +91,21 @@ func (u *Upstreams) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		default:
 			return d.Errf("%q is no option of dynamic plimsoll: want workers, file, dns, token or poll", option)
 		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneArg reads what an option is set to, which is set once.
+func oneArg(d *caddyfile.Dispenser, to *string) error {
+	option := d.Val()
+	if *to != "" {
+		return d.Errf("%s is given twice", option)
+	}
+	if !d.AllArgs(to) {
+		return d.ArgErr()
 	}
 	return nil
 }
@@ -132,10 +142,11 @@ func (u *Upstreams) Provision(ctx caddy.Context) (err error) {
 
 // Cleanup implements caddy.CleanerUpper.
 func (u *Upstreams) Cleanup() error {
-	if u.claim != nil {
-		u.fleet.withdraw(u.claim)
-	}
-	return u.release()
+	return u.release(func() {
+		if u.claim != nil {
+			u.fleet.withdraw(u.claim)
+		}
+	})
 }
 
 // GetUpstreams implements reverseproxy.UpstreamSource.
