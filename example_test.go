@@ -44,6 +44,9 @@ func Example() {
 			http.Error(w, "engine failed", http.StatusBadGateway)
 			return
 		}
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
+			pick.Worker.SetAside() // so does one that is full, or fails with an answer
+		}
 		stream(w, resp, pick.FirstToken)
 	})
 }
