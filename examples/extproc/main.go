@@ -52,7 +52,8 @@ type config struct {
 	token             string
 	poll              bool
 	policy, policyCfg string
-	maxWait, drain    time.Duration
+	maxWait           time.Duration
+	drainDelay, drain time.Duration
 	maxBody           int
 	bodyMode          string
 	verbose           bool
@@ -75,7 +76,8 @@ func flags(args []string, output io.Writer) (c config, err error) {
 	f.DurationVar(&c.maxWait, "max-wait", 0, "answer 429 if the shortest queue is longer than this, as least_work expects; 0: never")
 	f.IntVar(&c.maxBody, "max-body", 16<<20, "`bytes` of a request that are held to be read")
 	f.StringVar(&c.bodyMode, "body-mode", "FULL_DUPLEX_STREAMED", "body `mode` of an Envoy that does not tell its own")
-	f.DurationVar(&c.drain, "drain", 30*time.Second, "how long requests in flight may take at the end")
+	f.DurationVar(&c.drainDelay, "drain-delay", 0, "how long to go on serving after the health service has said that the end comes")
+	f.DurationVar(&c.drain, "drain", 30*time.Second, "how long requests in flight may take after that")
 	f.BoolVar(&c.verbose, "v", false, "log every request")
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -173,19 +175,29 @@ func run(ctx context.Context, args []string, output io.Writer) error {
 		logger.Info("status page", "address", admin.Addr().String())
 	}
 
-	server := grpc.NewServer(grpc.Creds(secret))
+	server := grpc.NewServer(append(picker.ServerOptions(), grpc.Creds(secret))...)
 	picker.Register(server)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	background.Go(func() {
 		<-ctx.Done()
 		picker.Drain()
-		late := time.AfterFunc(c.drain, server.Stop)
-		defer late.Stop()
-		server.GracefulStop()
+		stop(server, c.drainDelay, c.drain)
 	})
 	logger.Info("serving", "address", listener.Addr().String(), "policy", c.policy)
 	return server.Serve(listener) // nil after GracefulStop
+}
+
+// stop ends a server: after delay, since whoever asks for its health only now and then goes
+// on sending requests until then, and when what is in flight is done, or limit later.
+func stop(s interface {
+	GracefulStop()
+	Stop()
+}, delay, limit time.Duration) {
+	time.Sleep(delay)
+	late := time.AfterFunc(limit, s.Stop)
+	defer late.Stop()
+	s.GracefulStop()
 }
 
 // source is the engines that the flags name.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -103,6 +104,30 @@ func TestPickerServesUntilItIsEnded(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// server takes for ever to stop gracefully.
+type server struct {
+	asked   time.Duration // when it was asked to
+	stopped chan struct{}
+	began   time.Time
+}
+
+func (s *server) GracefulStop() {
+	s.asked = time.Since(s.began)
+	<-s.stopped
+}
+
+func (s *server) Stop() { close(s.stopped) }
+
+func TestServerGoesOnUntilItsHealthIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{stopped: make(chan struct{}), began: time.Now()}
+		stop(s, 5*time.Second, 30*time.Second)
+		if ended := time.Since(s.began); s.asked != 5*time.Second || ended != 35*time.Second {
+			t.Errorf("asked to stop after %v, stopped after %v", s.asked, ended)
+		}
+	})
 }
 
 func TestMistakesInFlagsAreExplained(t *testing.T) {

@@ -100,8 +100,9 @@ func proxy(t *testing.T, file string, change ...string) *proxied {
 		addresses = append(addresses, e.Listener.Addr().String())
 	}
 
-	p.picker = grpc.NewServer()
-	New(Config{Table: p.table, Selector: selector.New(p.table, selector.Config{})}).Register(p.picker)
+	service := New(Config{Table: p.table, Selector: selector.New(p.table, selector.Config{})})
+	p.picker = grpc.NewServer(service.ServerOptions()...)
+	service.Register(p.picker)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -355,6 +356,14 @@ func TestEnvoyGoesOnWithoutWhatFails(t *testing.T) {
 	p.workers[1].SetHealthy(false) // the first is picked
 	if res, _ := p.whole(`{"prompt": "hello"}`); res.Header.Get("X-Engine") != p.workers[0].ID() {
 		t.Errorf("%s by %s", res.Status, res.Header.Get("X-Engine"))
+	}
+
+	// Above gRPC's own bound: without the picker it would be the other one's turn at times.
+	for range 3 {
+		large := fmt.Sprintf(`{"prompt": %q}`, strings.Repeat("x", 5<<20))
+		if res, text := p.whole(large); text != large || res.Header.Get("X-Engine") != p.workers[0].ID() {
+			t.Errorf("a large body: %s by %s", res.Status, res.Header.Get("X-Engine"))
+		}
 	}
 
 	// An engine that cannot be reached: Envoy tries another, and tells which.

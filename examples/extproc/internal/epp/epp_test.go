@@ -56,7 +56,7 @@ func serve(t *testing.T, change func(*Config)) *served {
 		change(&c)
 	}
 	s.picker = New(c)
-	server := grpc.NewServer()
+	server := grpc.NewServer(s.picker.ServerOptions()...)
 	s.picker.Register(server)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -361,6 +361,23 @@ func TestBufferedRequestIsPickedByItsBody(t *testing.T) {
 	}
 	e.close()
 	s.idle(1)
+}
+
+// What Envoy buffers comes in one message, which gRPC by itself bounds at 4 MiB.
+func TestBufferedBodyMayBeAsLargeAsAnyOther(t *testing.T) {
+	s := serve(t, nil)
+	for picks, size := range []int{5 << 20, 16 << 20} {
+		e := s.open(buffered, streamed)
+		e.requestHeaders(false)
+		e.receive()
+		e.requestBody(`{"prompt": "`+strings.Repeat("x", size-14)+`"}`, true)
+		w := s.on(s.destination(e.receive()))
+		if tokens := w.Status().PendingTokens; tokens < int64(size)/5 {
+			t.Errorf("%d bytes are taken for %d tokens", size, tokens)
+		}
+		e.close()
+		s.idle(uint64(picks + 1))
+	}
 }
 
 func TestRequestWithoutABodyIsPickedAtOnce(t *testing.T) {

@@ -219,13 +219,15 @@ func (x *exchange) responseHeaders(h *proc.HttpHeaders, metadata *core.Metadata)
 	return one(headersDone(false))
 }
 
-// served moves the request to the worker that has really got it: Envoy has tried others,
-// or has overruled the pick.
+// served moves the request to the worker that has really got it. Envoy could not reach the
+// one that was picked, or does not know it: either has a short queue and would be picked
+// again, for nothing.
 func (x *exchange) served(endpoint string) {
 	if endpoint == "" || endpoint == x.pick.Worker.ID() {
 		return
 	}
 	x.pick.Done()
+	x.pick.Worker.SetAside()
 	worker, ok := x.picker.config.Table.Worker(endpoint)
 	if !ok {
 		return // nobody whose books we keep

@@ -28,9 +28,9 @@ type Config struct {
 	Table    *load.Table
 	Selector *selector.Selector
 
-	// MaxBody is how much of a request is held and read, in the mode
-	// FULL_DUPLEX_STREAMED. The worker of a larger one is picked without knowing its
-	// prompt. 0 means 16 MiB.
+	// MaxBody is how much of a request is held and read. In the mode FULL_DUPLEX_STREAMED
+	// the worker of a larger one is picked without knowing its prompt. In the buffered
+	// modes Envoy's own bound must not be above it. 0 means 16 MiB.
 	MaxBody int
 	// MaxWait drops a request, with 429, that would wait for longer than this, as far as the
 	// policy can tell. 0 means never.
@@ -58,6 +58,13 @@ func New(c Config) *Picker {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Picker{config: c, health: health{table: c.Table}}
+}
+
+// ServerOptions are what a server needs that the picker is registered with. In the buffered
+// modes a body comes in one message, which gRPC bounds at 4 MiB unless it is told.
+func (p *Picker) ServerOptions() []grpc.ServerOption {
+	const headers = 1 << 20
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(p.config.MaxBody + headers)}
 }
 
 // Register adds the processor and its health to a server.
