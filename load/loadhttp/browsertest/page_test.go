@@ -332,6 +332,19 @@ func TestHostileNamesStayText(t *testing.T) {
 	}
 }
 
+func TestNamesOfWorkersFitAScreen(t *testing.T) {
+	w := newWorld(t, 40, 2)
+	for _, width := range []int64{1200, 1280, 1440, 1920} {
+		b := open(t, w.server.URL+"/", look{width, 800, false, false})
+		b.until(`document.querySelectorAll('#rows tr[data-level]').length > 10`)
+		if cut := eval[string](b, `[...document.querySelectorAll('#rows .c-id b, #head .c-id')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent).join(' ')`); cut != "" {
+			t.Errorf("%d wide: cut are %s", width, cut)
+		}
+		b.screenshot(fmt.Sprintf("%d-wide", width))
+		b.close()
+	}
+}
+
 func TestItFitsAPhoneAndTheDark(t *testing.T) {
 	w := newWorld(t, 40, 1)
 	w.trouble()
