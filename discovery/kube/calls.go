@@ -2,12 +2,17 @@ package kube
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
+
+// listTimeout is how long a list may take: as long as an API server gives itself by
+// default. client-go would wait for ever for one that takes connections and says nothing.
+const listTimeout = time.Minute
 
 // calls is how an informer asks the API server. It sees what comes of each call:
 // client-go tries a watch again and again without a word while connections are refused,
@@ -19,7 +24,9 @@ func (s *Source) calls(selector string) *calls {
 	return &calls{cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = selector
-			list, err := client.List(ctx, o)
+			limited, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			list, err := client.List(limited, o)
 			s.called(ctx, &s.stats.Lists, &s.listing, err)
 			return list, err
 		},
