@@ -54,6 +54,7 @@ type fakePort struct {
 	opened  []time.Time
 	slow    time.Duration // that open takes
 	waits   int
+	lent    []byte // the frame that recv returned last
 	closed  bool
 	openErr error
 	waitErr error
@@ -237,7 +238,11 @@ func (s *fakeSource) recv() ([]byte, bool, error) {
 	}
 	frame, left := s.queue[0], s.left[0]
 	s.queue, s.left = s.queue[1:], s.left[1:]
-	return frame, left > 0, nil
+	for i := range s.port.lent { // whoever still goes by the one before is wrong
+		s.port.lent[i] ^= 0xff
+	}
+	s.port.lent = bytes.Clone(frame)
+	return s.port.lent, left > 0, nil
 }
 
 func (s *fakeSource) close() {

@@ -401,7 +401,7 @@ func (s *nativeSource) recv() ([]byte, bool, error) {
 			if s.pause > 0 && s.port.now.Sub(s.since) > s.pause {
 				s.pause = 0
 			}
-			return append([]byte(nil), f.body...), f.more, nil
+			return f.body, f.more, nil
 		}
 	}
 	if err := s.err; err != nil {

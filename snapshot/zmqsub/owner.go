@@ -234,7 +234,7 @@ func (o *owner) drain(sub *subscription) {
 			break
 		}
 		if len(sub.parts) < 4 { // one more than is valid tells all there is to tell
-			sub.parts = append(sub.parts, frame)
+			sub.keep(frame)
 		}
 		if !more {
 			messages++
@@ -284,6 +284,7 @@ func (o *owner) hand(sub *subscription) {
 		newest.delivery.Reading = &o.reading
 		sub.deliver(newest.delivery)
 	}
+	sub.last = trimmed(sub.last)
 }
 
 // add starts a subscription.

@@ -71,7 +71,7 @@ type source interface {
 	connect(address string) error
 
 	// recv returns the next frame and whether more of the same message follow,
-	// or errQuiet. The frame belongs to the caller.
+	// or errQuiet. The frame is valid until the port is asked for anything else.
 	recv() (frame []byte, more bool, err error)
 
 	close()

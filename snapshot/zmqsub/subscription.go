@@ -21,6 +21,9 @@ const (
 	// settleLimit is how long a reading may be held back for that, and so how far
 	// apart those of a publisher that never pauses are.
 	settleLimit = 100 * time.Millisecond
+
+	// keptRoom is how much room for a message a subscription keeps when it has none.
+	keptRoom = 4 << 10
 )
 
 // reasonStopped is the one drop that is nobody's fault.
@@ -48,6 +51,8 @@ type subscription struct {
 	source source   // nil before add and after remove
 	index  int      // in owner.subs
 	parts  [][]byte // of the message being read
+	room   []byte   // where they are
+	last   []byte   // the room of the newest usable message
 	frames int      // it has so far
 	size   int      // of these
 	newest held     // the newest usable message that was not handed on yet
@@ -100,6 +105,7 @@ func (sub *subscription) message(maxPayload int) {
 			payload:  m.Payload,
 			ok:       true,
 		}
+		sub.room, sub.last = sub.last, sub.room // nobody needs that of the one before any more
 		sub.count(func(c *Counts) {
 			c.Messages++
 			if superseded {
@@ -108,6 +114,21 @@ func (sub *subscription) message(maxPayload int) {
 		})
 	}
 	sub.clearParts()
+}
+
+// keep adds a copy of a frame to the message being read.
+func (sub *subscription) keep(frame []byte) {
+	from := len(sub.room)
+	sub.room = append(sub.room, frame...) // elsewhere, if there is no room left; what is in parts stays where it is
+	sub.parts = append(sub.parts, sub.room[from:])
+}
+
+// trimmed is room without what is in it, or none if it is large.
+func trimmed(room []byte) []byte {
+	if cap(room) > keptRoom {
+		return nil
+	}
+	return room[:0]
 }
 
 // excess says why the message being read is more than a rank has to say.
@@ -124,6 +145,7 @@ func (sub *subscription) excess(maxPayload int) error {
 func (sub *subscription) clearParts() {
 	clear(sub.parts)
 	sub.parts = sub.parts[:0]
+	sub.room = trimmed(sub.room)
 	sub.frames, sub.size = 0, 0
 }
 
