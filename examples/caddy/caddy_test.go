@@ -1,12 +1,14 @@
 package plimsoll
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -141,6 +143,86 @@ func TestWithoutTheHandlerRequestsAreCountedAllTheSame(t *testing.T) {
 		t.Errorf("%d in flight, want 1", n)
 	}
 	leave()
+	idle(t, ids)
+}
+
+// A tunnel is in flight until either side ends it.
+func TestUpgradedConnectionIsCountedUntilItEnds(t *testing.T) {
+	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			http.NotFound(w, r)
+			return
+		}
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_ = rw.Flush()
+		_, _ = io.Copy(conn, rw)
+	}))
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil { // where there is IPv6
+		engine.Listener.Close()
+		engine.Listener = l
+	}
+	engine.Start()
+	defer engine.Close()
+	ids := []string{engine.Listener.Addr().String()}
+	p := start(t, site(engine.URL, "least_work", ""))
+	known(t, ids)
+
+	client, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answers := bufio.NewReader(client)
+	fmt.Fprintf(client, "GET /v1/realtime HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n", p.addr)
+	res, err := http.ReadResponse(answers, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(res, err)
+	}
+	fmt.Fprint(client, "hello")
+	echo := make([]byte, 5)
+	if _, err := io.ReadFull(answers, echo); err != nil || string(echo) != "hello" {
+		t.Errorf("echo is %q, %v", echo, err)
+	}
+	if n := status(t, ids[0]).InFlight; n != 1 {
+		t.Errorf("%d in flight", n)
+	}
+	client.Close()
+	idle(t, ids)
+	if status(t, ids[0]).Aside {
+		t.Error("the engine is set aside, because a client left")
+	}
+}
+
+func TestTwoSitesOfOneFleetHaveTheirOwnPolicies(t *testing.T) {
+	_, urls, ids := engines(t, 2)
+	p := start(t, "@other header X-Other *\nhandle @other {\n"+site(urls, "random", "")+"\n}\nhandle {\n"+site(urls, "round_robin", "")+"\n}")
+	known(t, ids)
+	for _, want := range []string{"random", "round_robin"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.addr+"/v1/completions", strings.NewReader(`{"prompt": "hello"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "random" {
+			req.Header.Set("X-Other", "yes")
+		}
+		res, err := p.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if pick := res.Header.Get("X-Pick"); !strings.Contains(pick, "by "+want) {
+			t.Errorf("picked %q, want by %s", pick, want)
+		}
+	}
+	if n := len(theFleet(t).uses); n != 2 {
+		t.Errorf("%d policies", n)
+	}
 	idle(t, ids)
 }
 

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+
+	"go.uber.org/zap"
 
 	"github.com/plimsoll-go/plimsoll/load"
 	"github.com/plimsoll-go/plimsoll/selector"
@@ -128,4 +131,27 @@ func TestWhatIsLearnedFromABody(t *testing.T) {
 			t.Errorf("%s %.60s: %d tokens, unstreamed %t", tt.path, tt.body, tokens, c.request.Unstreamed)
 		}
 	}
+}
+
+func TestEngineIsBlamedOncePerAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := load.NewTable(load.Config{})
+		worker := table.Add("10.0.0.1:80", "http://10.0.0.1:80")
+		p := &Policy{lease: lease{fleet: &fleet{table: table}}, selector: selector.New(table, selector.Config{}), logger: zap.NewNop()}
+		r := request(t.Context(), "/", "{}")
+		if p.Select(reverseproxy.UpstreamPool{{Dial: worker.ID()}}, r, nil) == nil {
+			t.Fatal("none")
+		}
+		p.Select(nil, r, nil) // Caddy keeps away from the engine, and asks again and again
+		time.Sleep(time.Minute)
+		for range 3 {
+			p.Select(nil, r, nil)
+		}
+		if worker.Status().Aside {
+			t.Error("it is set aside again, and has failed nothing more")
+		}
+		if n := len(callOf(r).request.Exclude); n > 1 {
+			t.Errorf("it is excluded %d times", n)
+		}
+	})
 }
