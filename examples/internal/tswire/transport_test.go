@@ -316,25 +316,39 @@ func TestRankThatComesTwice(t *testing.T) {
 		}()
 		return dialled
 	}
-	meet := func(dialled <-chan *Conn) *Conn {
-		for ranks[1] = (rankState{}); !ranks[1].ready; {
-			if err := f.greetLocked(ranks); err != nil {
+	// A rank that comes back while libzmq is still closing the line of the one before has
+	// dialled a line that is never read. It has to come once more, as one does that is
+	// restarted again.
+	if err := f.input.SetRcvtimeo(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	meet := func() *Conn {
+		for deadline := time.Now().Add(patience); ; {
+			dialled := dial(testContext(t))
+			for ranks[1] = (rankState{}); !ranks[1].ready; {
+				if err := f.greetLocked(ranks); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := f.registerLocked(ranks)
+			c := <-dialled
+			if err == nil {
+				return c
+			}
+			c.Kill()
+			if !errors.Is(err, ErrStalled) || time.Now().After(deadline) {
 				t.Fatal(err)
 			}
 		}
-		if err := f.registerLocked(ranks); err != nil {
-			t.Fatal(err)
-		}
-		return <-dialled
 	}
-	first := meet(dial(testContext(t)))
+	first := meet()
 	first.Kill()
 	for deadline := time.Now().Add(patience); f.reachableLocked(identityOf(8)); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the killed rank stays")
 		}
 	}
-	second := meet(dial(testContext(t)))
+	second := meet()
 	defer second.Kill()
 
 	ctx, cancel := context.WithCancel(testContext(t))
