@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,6 +56,75 @@ func TestClientsAreNotServedWhatIsForOperators(t *testing.T) {
 		if answer.Code != http.StatusNotFound {
 			t.Errorf("%s: got %d", path, answer.Code)
 		}
+	}
+}
+
+// A page of anybody's, in the browser of an operator, can have its own name resolve to
+// 127.0.0.1, and would be told everything.
+func TestOperatorsAskForThisMachineByNoNameOfOthers(t *testing.T) {
+	g := start(t, Config{Workers: []string{backend(t, nil)}})
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(g.admin, "http://"))
+	for host, want := range map[string]int{
+		"127.0.0.1:" + port: 200, "localhost:" + port: 200, "LOCALHOST": 200, "[::1]:" + port: 200, "gateway.localhost:9090": 200,
+		"evil.example:" + port: 421, "evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "evillocalhost": 421,
+	} {
+		req, err := http.NewRequest(http.MethodGet, g.admin+"/gateway.json", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", host, res.StatusCode, want)
+		}
+	}
+}
+
+// Where it listens for other machines, they know it by names that it does not know.
+func TestOperatorsElsewhereUseAnyName(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "127.0.1.1": true,
+		"0.0.0.0": false, "::": false, "10.0.0.5": false,
+	} {
+		if got := onlyHere(&net.TCPAddr{IP: net.ParseIP(address)}); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+}
+
+func TestNobodyHoldsTheAdminListenerUp(t *testing.T) {
+	g := start(t, Config{Workers: []string{backend(t, nil)}, ClientTimeout: Duration(50 * time.Millisecond)})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(g.admin, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(conn, "POST /drain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 403") {
+		t.Errorf("got %q, and then %v", got, err)
+	}
+	// Whoever looks at the page may do so for longer than that.
+	res, err := http.Get(g.admin + "/status/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	events := bufio.NewScanner(res.Body)
+	events.Buffer(nil, 1<<20)
+	for n := 0; n < 3 && events.Scan(); {
+		if strings.HasPrefix(events.Text(), "data: ") {
+			n++
+		}
+	}
+	if err := events.Err(); err != nil {
+		t.Errorf("the page ends: %v", err)
 	}
 }
 

@@ -24,13 +24,21 @@ func (g *Gateway) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", g.serveReadyz)
 	mux.HandleFunc("GET /health", g.serveReadyz) // what engines are asked, by clients that take this for one
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A connection has the deadlines of the request before. An error is middleware
-		// that hides them.
-		client, deadline := http.NewResponseController(w), time.Now().Add(time.Duration(g.config.Load().ClientTimeout))
-		_ = client.SetReadDeadline(deadline)
-		_ = client.SetWriteDeadline(deadline)
+		g.bound(w, true)
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// bound gives a client ClientTimeout to send what is to be read of a request, and as long again
+// to take an answer, also one that says that it was too slow. A connection has the deadlines
+// of the request before.
+func (g *Gateway) bound(w http.ResponseWriter, read bool) {
+	client, timeout := http.NewResponseController(w), time.Duration(g.config.Load().ClientTimeout)
+	now := time.Now()
+	if read {
+		_ = client.SetReadDeadline(now.Add(timeout)) // an error is middleware that hides it
+	}
+	_ = client.SetWriteDeadline(now.Add(timeout).Add(timeout))
 }
 
 // proxy sends a request to one engine after another until one answers. Usually

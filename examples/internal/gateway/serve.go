@@ -47,7 +47,7 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 	serve := func(h http.Handler, l net.Listener) *http.Server {
 		server := &http.Server{
 			Handler:           h,
-			ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded in Handler
+			ReadHeaderTimeout: 10 * time.Second, // the rest of a request is bounded by the handlers
 			IdleTimeout:       2 * time.Minute,
 			ErrorLog:          log.New(serverLog{g.logger}, "", 0),
 			BaseContext:       func(net.Listener) context.Context { return requests },
@@ -62,7 +62,11 @@ func (g *Gateway) Serve(ctx context.Context, clients, admin net.Listener) error 
 		handlers.Lock()
 	}()
 	if admin != nil {
-		defer serve(g.AdminHandler(), admin).Close() // streams of the page too, which have no end
+		h := g.AdminHandler()
+		if onlyHere(admin.Addr()) {
+			h = byOwnName(h)
+		}
+		defer serve(h, admin).Close() // streams of the page too, which have no end
 	}
 	select {
 	case err := <-ended:
