@@ -99,8 +99,13 @@ func sufferFlood(spec string) error {
 		return err
 	}
 	defer honest.close()
-	// Their silence alone shall not end the floods.
-	s, err := New(Config{Silence: time.Minute, Libzmq: over == libzmqFloods})
+	// Their silence alone shall not end the floods, nor that of a machine that is busy: a
+	// libzmq whose heartbeat ends a connection while its queue is full may abort the
+	// process ("Assertion failed: _input_stopped").
+	s, err := New(Config{
+		Silence: time.Hour, ConnectTimeout: time.Hour, HeartbeatInterval: time.Hour, HeartbeatTimeout: time.Hour,
+		Libzmq: over == libzmqFloods,
+	})
 	if err != nil {
 		return err
 	}
