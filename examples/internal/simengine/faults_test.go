@@ -126,7 +126,7 @@ func TestFloodGoesOnWithoutAPause(t *testing.T) {
 }
 
 func TestFrozenEngineTakesConnectionsAndDoesNothing(t *testing.T) {
-	e := start(t, Config{Wire: WireLoadSnapshot, Admin: "127.0.0.1:0", TimeScale: 10})
+	e := start(t, Config{Wire: WireLoadSnapshot, Admin: "127.0.0.1:0", Speed: standstill}) // until it is told otherwise
 	s := subscribe(t, e.LoadEndpoints()[0])
 	s.next(t)
 	ctx := testContext(t)
@@ -150,7 +150,7 @@ func TestFrozenEngineTakesConnectionsAndDoesNothing(t *testing.T) {
 	if err := e.Garbage(endless); err != nil { // what it was told is done when it thaws
 		t.Fatal(err)
 	}
-	if err := e.SetSpeed(2); err != nil { // and so is this
+	if err := e.SetSpeed(20 / standstill); err != nil { // and so is this
 		t.Fatal(err)
 	}
 	during := ask(`{"prompt":"a","max_tokens":1}`)
