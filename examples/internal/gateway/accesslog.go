@@ -32,7 +32,7 @@ func (c *call) log(logger *slog.Logger) {
 	text("id", c.id)
 	text("trace", c.trace.id)
 	text("method", c.r.Method)
-	text("path", c.r.URL.Path)
+	text("path", c.r.URL.Path[:min(len(c.r.URL.Path), maxPath)])
 	text("model", modelName(c.model))
 	add(slog.Int("status", c.status)) // 0: the client left before there was one
 	add(slog.Int("attempts", len(c.tried)))
@@ -58,6 +58,9 @@ func (c *call) log(logger *slog.Logger) {
 	}
 	logger.LogAttrs(context.WithoutCancel(c.r.Context()), level, "request", attrs...)
 }
+
+// maxPath is longer than any path of an API, and shorter than what net/http takes for one.
+const maxPath = 256
 
 // maxModel is longer than any model's name.
 const maxModel = 256

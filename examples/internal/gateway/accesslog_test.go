@@ -97,6 +97,21 @@ func TestWithoutAnAccessLogOnlyWhatWentWrongIsLogged(t *testing.T) {
 	}
 }
 
+// A client may send a megabyte of path, and again.
+func TestAClientDoesNotFillTheLog(t *testing.T) {
+	var log bytes.Buffer
+	c := Config{AccessLog: true, LogFormat: "json"}
+	c.Logger = c.NewLogger(&log, slog.LevelInfo)
+	g := alone(t, c)
+	r := request(t.Context(), `{"model":"`+strings.Repeat("m", 1<<16)+`"}`)
+	r.URL.Path += strings.Repeat("/p", 1<<16)
+	r.Header.Set(requestIDHeader, strings.Repeat("i", 1<<16))
+	serve(g, r)
+	if n := log.Len(); n == 0 || n > 2000 {
+		t.Errorf("one request has %d bytes of log", n)
+	}
+}
+
 func TestModelNames(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"model":"org/big"}`:                          "org/big",

@@ -6,6 +6,7 @@
 //	proxy.go     one request: pick, try, try elsewhere
 //	attempt.go   one attempt: the marks on the pick, streaming, failures
 //	call.go      what is kept of a request so that it can be tried again
+//	rank.go      which data-parallel rank the client asks for
 //	tokens.go    how long a prompt is, roughly, of which model, and whether the answer is streamed
 //	header.go    what passes the proxy and what does not
 //	requestid.go the name of a request
